@@ -11,7 +11,6 @@ watchers need to begin. In the runs without, `observe.rank` stands before the pr
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections import defaultdict
@@ -26,6 +25,7 @@ from npc.records.node_probes import MeasuredOverhead
 from npc.statistics.medians import MIN_SAMPLES, summarise
 from observe.asked import Asked
 from observe.overhead import percent
+from observe.rank_files import read_ranks
 from observe.run import RANKS, run
 
 
@@ -110,9 +110,8 @@ def _row(number: int, without: float, with_it: float) -> str:
 def _seconds(ranks: Path) -> float:
     """From the last rank's begin to the last one's end, on the node that began last."""
     moments = defaultdict[str, list[tuple[float, float]]](list)
-    for path in ranks.glob("*.json"):
-        rank = json.loads(path.read_text(encoding="utf-8"))
-        moments[rank["host"]].append((rank["begin"]["time"], rank["end"]["time"]))
+    for rank in read_ranks(ranks)[0]:
+        moments[rank.host].append((rank.begin.time, rank.end.time))
     if not moments:
         raise Failed(1, "no rank was seen: is this folder visible on every node?")
     return min(max(end for _, end in each) - max(begin for begin, _ in each) for each in moments.values())

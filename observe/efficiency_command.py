@@ -57,7 +57,7 @@ def efficiency(
     if gpu_file and len(folders) > 1:
         raise click.UsageError("--gpu is for one run: name one folder")
     try:
-        gpu = _gpu_efficiencies(gpu_file) if gpu_file else None
+        gpu = gpu_efficiencies(gpu_file) if gpu_file else None
         runs = read_runs(folders, not strong, region, gpu)
     except NothingObserved as error:
         click.echo(f"npc efficiency: {error}", err=True)
@@ -84,24 +84,30 @@ def efficiency(
         click.echo(path, err=as_json)
 
 
-def _gpu_efficiencies(path: Path) -> dict[int, float]:
-    """Eq. 4.3 for each rank. Raises OSError, ValueError."""
+def gpu_efficiencies(path: Path) -> dict[int, float]:
+    """Eq. 4.3 for each rank. Raises OSError, InvalidFile."""
     import csv
 
-    found = {}
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
+    from npc.files import InvalidFile
+
+    found: dict[int, float] = {}
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        reader = csv.DictReader(file)
+        while True:
             try:
+                row = next(reader, None)
+                if row is None:
+                    return found
                 busy, active = (
                     float(row[name].strip().rstrip("%")) / 100
                     for name in ("sm_efficiency", "warp_execution_efficiency")
                 )
                 rank = int(row["rank"])
-            except (AttributeError, KeyError, TypeError, ValueError):
-                raise ValueError(
-                    f"{path}: expected columns rank, sm_efficiency, warp_execution_efficiency, found {row}"
+            except (AttributeError, KeyError, TypeError, ValueError, csv.Error):
+                raise InvalidFile(
+                    f"{path}:{reader.line_num}: expected columns rank, sm_efficiency, "
+                    "warp_execution_efficiency"
                 ) from None
             if not (0 < busy <= 1 and 0 < active <= 1):
-                raise ValueError(f"{path}: rank {rank}: efficiencies are percentages above 0, up to 100")
+                raise InvalidFile(f"{path}: rank {rank}: efficiencies are percentages above 0, up to 100")
             found[rank] = busy * active
-    return found

@@ -51,7 +51,7 @@ _MOST_DEBUG: Final = 512 << 20
 #: What reading a damaged file may raise.
 _DAMAGED: Final = (
     ELFError, DWARFError, struct.error, zlib.error,
-    AssertionError, KeyError, OverflowError, TypeError, ValueError,
+    AssertionError, AttributeError, KeyError, OverflowError, TypeError, ValueError,
 )  # fmt: skip
 #: DW_OP_addr with an address of 8 bytes, as an expression of a location (DWARF 5, 2.6 and 7.7).
 _AT_ADDRESS: Final = struct.Struct("<BBQ")

@@ -26,12 +26,14 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 _LINE: Final = re.compile(
-    r"^([EISR])\t(\d+)\t(\d+)\t(\d+) bytes\t(\d+) msgs (?:sent|received)(?:\t([\d,]+))?", re.M
+    r"^([EISR])\t(\d{1,9})\t(\d{1,9})\t(\d{1,20}) bytes\t(\d{1,20}) msgs (?:sent|received)"
+    r"(?:\t(\d{1,20}(?:,\d{1,20}){0,99}))?",
+    re.M,
 )
 _CALLS: Final = re.compile(
     r"^D\t[^\t\n]*\tprocs: ([\d,]+)\n((?:(?:O2A|A2O|A2A)\t\d+\t\d+ bytes\t\d+ msgs sent\n?)+)", re.M
 )
-_CALL: Final = re.compile(r"^(O2A|A2O|A2A)\t\d+\t(\d+) bytes\t(\d+) msgs sent", re.M)
+_CALL: Final = re.compile(r"^(O2A|A2O|A2A)\t\d+\t(\d{1,20}) bytes\t(\d{1,20}) msgs sent", re.M)
 CLASSES: Final = {"O2A": "one to all", "A2O": "all to one", "A2A": "all to all"}
 KINDS: Final = {"E": "user", "I": "internal", "S": "put", "R": "get"}
 

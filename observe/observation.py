@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from npc.files import valid
 from npc.machine.sysfs import parse_cpus
 from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.memory_use import MEMORY, MemoryUse
@@ -24,6 +23,7 @@ from observe.counters import RECEIVED, SENT, passed
 from observe.monitoring import CollectiveCalls, Flow, read_calls, read_flows
 from observe.mpi.digest import collectives_of, digest, flows_of, sizes_of, without_clocks
 from observe.mpi.profile import RankProfile
+from observe.rank_files import Flop, WatchedRank, read_ranks
 
 SCHEMA: Final = 3
 _LONG: Final = (PROFILE, PROBES, HOTSPOTS, MEMORY)
@@ -149,24 +149,21 @@ def read_observation(
 ) -> Observation:
     """The observation of the rank files and ``*.prof`` files in `folder`, and of the ranks' profiles.
 
-    hosts: nodes that were to take part, as far as that is known. Raises ValueError for a file that is none
-    of ours.
+    hosts: nodes that were to take part, as far as that is known.
     """
-    seen = []
-    for path in sorted(folder.glob("*.json")):
-        with valid(path):
-            seen.append(json.loads(path.read_text(encoding="utf-8")))
-    by_host: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    seen, damaged = read_ranks(folder)
+    by_host: defaultdict[str, list[WatchedRank]] = defaultdict(list)
     for rank in seen:
-        by_host[rank["host"]].append(rank)
+        by_host[rank.host].append(rank)
     nodes = tuple(_node(host, ranks) for host, ranks in sorted(by_host.items()))
-    placed = {rank["rank"]: rank["host"] for rank in seen}
+    placed = {rank.rank: rank.host for rank in seen}
     monitored = sorted(folder.glob("*.prof"))
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in monitored]
     messages = _counted_messages(texts, profiles, placed)
-    total = max((rank["ranks"] for rank in seen), default=0)
+    total = max((rank.ranks for rank in seen), default=0)
     known = {host.split(".")[0] for host in by_host}
     notes = [
+        *damaged,
         *_missing(total, placed, [host for host in hosts if host.split(".")[0] not in known]),
         *_uncounted(monitored, placed),
         *(f"{node.host} {port.name}: {port.note}" for node in nodes for port in node.ports if port.note),
@@ -191,13 +188,13 @@ def read_observation(
     )
 
 
-def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> ObservedNode:
+def _node(host: str, ranks: Sequence[WatchedRank]) -> ObservedNode:
     """The first reading of the node's ranks and the last one span its run."""
-    first = min(ranks, key=lambda rank: rank["begin"]["time"])
-    last = max(ranks, key=lambda rank: rank["end"]["time"])
-    earlier = min((rank["idle"] for rank in ranks), key=lambda reading: reading["time"])
-    before, after = first["begin"]["counters"], last["end"]["counters"]
-    idle_s = first["begin"]["time"] - earlier["time"]
+    first = min(ranks, key=lambda rank: rank.begin.time)
+    last = max(ranks, key=lambda rank: rank.end.time)
+    earlier = min((rank.idle for rank in ranks), key=lambda reading: reading.time)
+    before, after = first.begin.counters, last.end.counters
+    idle_s = first.begin.time - earlier.time
     ports = []
     for name, end in after.items():
         if name not in before:
@@ -205,20 +202,21 @@ def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> ObservedNode:
             continue
         received, sent = (passed(before[name], end, direction) for direction in (RECEIVED, SENT))
         background = 0.0
-        if idle_s > 0 and name in earlier["counters"]:
-            idle = earlier["counters"][name]
+        if idle_s > 0 and name in earlier.counters:
+            idle = earlier.counters[name]
             background = sum(passed(idle, before[name], way).bytes or 0 for way in (RECEIVED, SENT)) / idle_s
         notes = dict.fromkeys(note for note in (received.note, sent.note) if note)
         ports.append(Port(name, received.bytes, sent.bytes, background, "; ".join(notes)))
     ports += [Port(name, None, None, 0.0, "it went down meanwhile") for name in before if name not in after]
-    cpus = tuple(rank["cpus"] for rank in sorted(ranks, key=lambda rank: rank["rank"]) if "cpus" in rank)
-    seconds = last["end"]["time"] - first["begin"]["time"]
+    in_order = sorted(ranks, key=lambda rank: rank.rank)
+    cpus = tuple(rank.cpus for rank in in_order if rank.cpus is not None)
+    seconds = last.end.time - first.begin.time
     return ObservedNode(host, len(ranks), seconds, tuple(ports), cpus, _io(ranks))
 
 
-def _io(ranks: Sequence[Mapping[str, Any]]) -> Io | None:
+def _io(ranks: Sequence[WatchedRank]) -> Io | None:
     """The sum of those ranks whose I/O is known."""
-    known = [rank["io"] for rank in ranks if rank.get("io")]
+    known = [rank.io for rank in ranks if rank.io]
     if not known:
         return None
     total: Counter[str] = Counter()
@@ -237,24 +235,21 @@ def _io(ranks: Sequence[Mapping[str, Any]]) -> Io | None:
     )
 
 
-def _counted(by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> Counted | None:
+def _counted(by_host: Mapping[str, Sequence[WatchedRank]]) -> Counted | None:
     """The FLOP of all nodes together; without those of one there is no sum."""
-    found = {host: [rank["counted"] for rank in by_host[host] if rank.get("counted")] for host in by_host}
+    found = {host: [rank.counted for rank in by_host[host] if rank.counted] for host in by_host}
     every = [each for counted in found.values() for each in counted]
     if not every:
         return None
-    group = every[0]["group"]
+    group = every[0].group
     for host, counted in sorted(found.items()):
-        for each in counted or [{}]:
-            if "flop" not in each and "moved" not in each:
-                reason = each.get("reason", "nothing was counted")
-                return Counted(group, None, f"no counters of {group} on {host}: {reason}")
-    moved = {
-        host: each["moved"] for host, counted in sorted(found.items()) for each in counted if "moved" in each
-    }
+        for each in counted or [Flop(group=group)]:
+            if each.flop is None and each.moved is None:
+                return Counted(group, None, f"no counters of {group} on {host}: {each.reason}")
+    moved = {host: each.moved for host, counted in sorted(found.items()) for each in counted if each.moved}
     if moved:
         return Counted(group, None, "the group counts bytes", moved)
-    return Counted(group, math.fsum(each["flop"] for each in every))
+    return Counted(group, math.fsum(each.flop or 0.0 for each in every))
 
 
 def _counted_messages(
@@ -328,15 +323,14 @@ def _uncounted(profiles: Sequence[Path], placed: Mapping[int, str]) -> Iterable[
         yield f"{len(silent)} of {len(placed)} ranks left no count of MPI's: its bytes are a lower bound"
 
 
-def _crowded(host: str, ranks: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+def _crowded(host: str, ranks: Sequence[WatchedRank]) -> Iterable[str]:
     """Ranks of a host with fewer CPUs than they have threads of OpenMP (OMP_NUM_THREADS)."""
-    bound = [rank for rank in ranks if "cpus" in rank]
-    tight = [rank for rank in bound if len(parse_cpus(rank["cpus"])) < rank["threads"]]
+    tight = [rank for rank in ranks if rank.cpus is not None and len(parse_cpus(rank.cpus)) < rank.threads]
     if tight:
-        rank = min(tight, key=lambda rank: rank["rank"])
+        rank = min(tight, key=lambda rank: rank.rank)
         yield (
             f"{host}: {len(tight)} of {len(ranks)} ranks have fewer CPUs than threads "
-            f"(rank {rank['rank']}: CPU {rank['cpus']} for {rank['threads']} threads)"
+            f"(rank {rank.rank}: CPU {rank.cpus} for {rank.threads} threads)"
         )
 
 

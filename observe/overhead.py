@@ -6,10 +6,8 @@ anyway. Costs are those of the machine that this runs on: of a job its first nod
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from npc.records.node_probes import Overhead, Probes
 from npc.records.units import format_quantity
@@ -18,6 +16,7 @@ from observe.companions import HOTSPOTS, PROBES
 from observe.costs import mpi_calls, stacks
 from observe.costs.kept import NoCost
 from observe.mpi.profile import RankProfile
+from observe.rank_files import WatchedRank
 
 #: The parts of an estimate.
 MPI: Final = "mpi"
@@ -41,12 +40,11 @@ def overhead_of(
     asked: Asked,
     launcher: Sequence[str],
     program: str,
-    ranks: Path,
+    seen: Sequence[WatchedRank],
     profiles: Sequence[RankProfile],
     probes: Probes | None,
 ) -> tuple[Overhead, tuple[str, ...]]:
-    """The estimate, and what of it is not known. ranks: the folder with the files of the ranks."""
-    seen = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(ranks.glob("*.json"))]
+    """The estimate, and what of it is not known. seen: the ranks."""
     estimated: dict[str, float] = {}
     notes = []
     settings = asked.companions
@@ -84,28 +82,23 @@ def _of_calls(
     return max(calls[rank.rank] * seconds / rank.seconds for rank in profiles if rank.rank in calls)
 
 
-def _of_samples(seen: Sequence[Mapping[str, Any]], call_graph: str) -> float | None:
-    taken = [(int(rank[HOTSPOTS].get("samples") or 0), _lasted(rank)) for rank in seen if rank.get(HOTSPOTS)]
+def _of_samples(seen: Sequence[WatchedRank], call_graph: str) -> float | None:
+    taken = [(rank.hotspots.samples, rank.seconds) for rank in seen if rank.hotspots]
     if not any(samples for samples, _ in taken):
         return None
     seconds = stacks.cost(call_graph)
     return max((samples * seconds / lasted for samples, lasted in taken if lasted > 0), default=None)
 
 
-def _of_probes(probes: Probes | None, seen: Sequence[Mapping[str, Any]]) -> float | None:
+def _of_probes(probes: Probes | None, seen: Sequence[WatchedRank]) -> float | None:
     """Of the node where all probes together took most; each of the rank that it took most of."""
     shares = []
     nodes = [node for node in probes.nodes if node.cost is not None] if probes else []
     for host in {node.host for node in nodes}:
-        lasted = max((_lasted(rank) for rank in seen if rank["host"] == host), default=0.0)
+        lasted = max((rank.seconds for rank in seen if rank.host == host), default=0.0)
         if lasted > 0:
             shares.append(sum(node.cost or 0.0 for node in nodes if node.host == host) / lasted)
     return max(shares, default=None)
-
-
-def _lasted(rank: Mapping[str, Any]) -> float:
-    began, ended = (float(rank[name]["time"]) for name in ("begin", "end"))
-    return ended - began
 
 
 def overhead(found: Overhead) -> Iterator[str]:

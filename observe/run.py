@@ -31,6 +31,7 @@ from observe.observation import Observation, read_observation, to_text
 from observe.overhead import overhead_of
 from observe.probes.node_file import read_probes
 from observe.rank import RUNNING
+from observe.rank_files import read_ranks
 
 OBSERVED: Final = "observed.json"
 RANKS: Final = "ranks"
@@ -219,17 +220,19 @@ def keep_observation(
     who asked."""
     hosts = job_hosts() if os.environ.get("SLURM_JOB_NODELIST") else ()
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
-    profiles, unread = read_profiles(ranks)
+    seen, damaged = read_ranks(ranks)
+    profiles, unread = read_profiles(ranks, seen)
     observation = read_observation(ranks, command, hosts, reported, profiles)
-    probes, odd = read_probes(ranks)
-    overhead, unknown = overhead_of(asked, command[:place], command[place], ranks, profiles, probes)
+    probes, odd = read_probes(ranks, seen)
+    overhead, unknown = overhead_of(asked, command[:place], command[place], seen, profiles, probes)
+    hotspots, memory = read_hotspots(ranks, damaged), read_memory(ranks, damaged)
     observation = replace(
         observation,
-        notes=(*filter(None, [note]), *observation.notes, *unread, *odd, *unknown),
-        hotspots=read_hotspots(ranks),
+        notes=(*filter(None, [note]), *observation.notes, *unread, *odd, *unknown, *damaged),
+        hotspots=hotspots,
         probes=probes,
         overhead=overhead if overhead.estimated else None,
-        memory=read_memory(ranks),
+        memory=memory,
     )
     if observation.memory:
         save_tables(observation.memory, stem)

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from npc.files import valid
 from npc.records.hotspots import Frame, Hotspot, Hotspots
 from observe.hotspots.bounds import bound_of
 from observe.hotspots.loop import Sampled, with_loop
 from observe.hotspots.stack_file import OTHER, SUFFIX
 from observe.hotspots.stacks import CLOCK
+from observe.rank_files import decoded
 
 OK: Final = "ok"
 #: The tree's: parent and function.
@@ -67,6 +67,17 @@ class RankStacks(msgspec.Struct, kw_only=True):
     addresses: list[CodeSamples]
     processor: dict[str, Any] = {}
 
+    def __post_init__(self) -> None:
+        frames = len(self.frames)
+        for number, (parent, function, *_) in enumerate(self.tree):
+            if number and not (0 <= parent < number and 0 <= function < frames):
+                raise ValueError(f"its tree has no place for {parent, function}")
+        if not all(0 <= function < frames for function, *_ in self.own):
+            raise ValueError("samples of a function that is not there")
+        for each in self.addresses:
+            for address in each.counts:
+                int(address, 16)
+
 
 class _Share:
     """Samples of all ranks, and the smallest and largest share of a rank that has some."""
@@ -106,17 +117,12 @@ class _Function(_Share):
         self.events: Counter[str] = Counter()
 
 
-def read_hotspots(folder: Path) -> Hotspots | None:
-    """Of the files that the ranks left in `folder`; None where there are none. Raises ValueError for a file
-    that is none of ours."""
-    paths = sorted(folder.glob(f"*{SUFFIX}"))
-    decoder = msgspec.json.Decoder(RankStacks)
-
-    def read(path: Path) -> RankStacks:
-        with valid(path):
-            return decoder.decode(path.read_bytes())
-
-    return merge(map(read, paths)) if paths else None
+def read_hotspots(folder: Path, damaged: list[str]) -> Hotspots | None:
+    """Of the files that the ranks left in `folder`; None where there are none. What cannot be read is noted
+    in `damaged`."""
+    if not any(folder.glob(f"*{SUFFIX}")):
+        return None
+    return merge(decoded(folder, SUFFIX, RankStacks, damaged))
 
 
 def merge(ranks: Iterable[RankStacks]) -> Hotspots:

@@ -62,8 +62,11 @@ def _column(table: RankTable, name: str) -> list[Entries]:
 
 
 def _same_scale(pages: Entries) -> int:
-    """Fold masks of an earlier scale, two parts into one, until all are of the last; ns of a part."""
+    """Fold masks of an earlier scale, two parts into one, until all are of the last; ns of a part. Raises
+    ValueError for a scale at which a run would last for ever."""
     scale = int(pages["slot_scale"].max(initial=0))
+    if scale >= SLOTS:
+        raise ValueError(f"damaged: a part of the run has 2^{scale} times what it begins with")
     for _ in range(scale):
         old = pages["slot_scale"] < scale
         for name in ("read_slots", "written_slots"):

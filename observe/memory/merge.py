@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from npc.files import valid
 from npc.records.memory_use import MEMORY, Density, MemoryUse, RankMemory, Sharing, Structure
 from observe.memory.hints import hints_of
 from observe.memory.reduce import RankFile
+from observe.rank_files import decoded
 
 OK: Final = "ok"
 #: Ranks in detail: those with most accesses, and as many with most shared pages.
@@ -26,14 +26,10 @@ _MOST_NOTES: Final = 20
 _LONGER: Final = {"sampling": ": let it run longer, or a shorter --interval"}
 
 
-def read_memory(folder: Path) -> MemoryUse | None:
-    """Of the files that the ranks left in `folder`; None where there are none. Raises ValueError for a file
-    that is none of ours."""
-    decoder = msgspec.json.Decoder(RankFile)
-    ranks = []
-    for path in sorted(folder.glob(f"*.{MEMORY}")):
-        with valid(path):
-            ranks.append(decoder.decode(path.read_bytes()))
+def read_memory(folder: Path, damaged: list[str]) -> MemoryUse | None:
+    """Of the files that the ranks left in `folder`; None where there are none. What cannot be read is noted
+    in `damaged`."""
+    ranks = list(decoded(folder, f".{MEMORY}", RankFile, damaged))
     return merge(ranks) if ranks else None
 
 

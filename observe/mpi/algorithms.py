@@ -96,7 +96,7 @@ def _collectives(profiles: Sequence[RankProfile], reasons: dict[str, str]) -> It
                     reasons[name] = "not all ranks of its communicator left a profile"
         for arrival in profile.arrivals:
             name, members = operation(arrival.call), tuple(sorted(ranks[arrival.communicator]))
-            if name and profile.rank == members[0]:
+            if name and members and profile.rank == members[0]:
                 roots[name, members][arrival.root] += 1
     for (name, members), counted in made.items():
         by_class = Counter({each: round(calls / len(members)) for each, calls in counted.items()})
@@ -114,7 +114,7 @@ def _by_root(
     found: _Collective, roots: Mapping[int | None, int], reasons: dict[str, str]
 ) -> Iterator[_Collective]:
     """Calls with a root, one for each; of several roots all calls have to be known."""
-    known = {root: number for root, number in roots.items() if root is not None}
+    known = {root: number for root, number in roots.items() if root in found.members}
     if found.operation not in ("bcast", "reduce", "gather", "gatherv", "scatter", "scatterv"):
         yield found
     elif len(known) == 1 and len(roots) == 1:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from observe.mpi.profile import (
     RankProfile,
 )  # fmt: skip
 from observe.mpi.variables import read_counters
+from observe.rank_files import WatchedRank
 
 #: Names of the header's fields.
 _HEADER: Final = (
@@ -71,17 +71,16 @@ class NoProfile(ValueError):
     """The file holds no profile; the message says why."""
 
 
-def read_profiles(folder: Path) -> tuple[list[RankProfile], list[str]]:
-    """The profiles of the ranks that left one in `folder` (``HOST.RANK.mpi``), and why others did not."""
+def read_profiles(folder: Path, ranks: Iterable[WatchedRank]) -> tuple[list[RankProfile], list[str]]:
+    """The profiles of the ranks that left one in `folder` (``HOST.RANK.mpi``), and why others did not, as
+    `ranks` say."""
     profiles, reasons = [], Counter[str]()
     for path in sorted(folder.glob("*.mpi")):
         try:
             profiles.append(read_rank_file(path))
         except (NoProfile, OSError) as error:
             reasons[str(error)] += 1
-    for path in sorted(folder.glob("*.json")):
-        if reason := json.loads(path.read_text(encoding="utf-8")).get("profile"):
-            reasons[reason] += 1
+    reasons.update(rank.profile for rank in ranks if rank.profile)
     notes = [
         f"inside MPI: unavailable of {plural(number, 'rank')}: {reason}" for reason, number in reasons.items()
     ]
@@ -98,8 +97,10 @@ def read_rank_file(path: Path) -> RankProfile:
         raise NoProfile(f"{path}: its version is {head['version']}, not {VERSION}")
     try:
         return _profile(content, head)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise NoProfile(f"{path}: damaged: {error}") from None
+    except NoProfile:
+        raise
+    except (struct.error, LookupError, ValueError, OverflowError) as error:
+        raise NoProfile(f"{path}: damaged: {error!r}") from None
 
 
 def _profile(content: bytes, head: Mapping[str, Any]) -> RankProfile:

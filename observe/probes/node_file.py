@@ -2,62 +2,57 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from npc.records.node_probes import NodeProbe, ProbeRow, Probes, ProbeStatus
 from npc.records.units import plural
 from observe.probes.settings import PROBES
+from observe.rank_files import WatchedRank, decoded
 
 #: From best to worst, as far as what was counted is concerned.
 _STATUSES: Final[tuple[ProbeStatus, ...]] = ("attached", "sampled", "stopped", "refused", "unavailable")
 
 
-def read_probes(folder: Path) -> tuple[Probes | None, tuple[str, ...]]:
+class _NodeFile(msgspec.Struct):
+    """A node's file. ranks: those that the probes were there for."""
+
+    host: str
+    ranks: list[int]
+    probes: list[NodeProbe]
+
+
+def read_probes(folder: Path, ranks: Sequence[WatchedRank]) -> tuple[Probes | None, tuple[str, ...]]:
     """What the nodes' files in `folder` tell, and what is odd about them; None where nobody asked for probes.
-    Raises ValueError for a file that is none of ours."""
+    ranks: all that were seen."""
     found: dict[tuple[str, str], list[NodeProbe]] = {}
     served: set[tuple[str, int]] = set()
-    for path in sorted(folder.glob(f"*.{PROBES}")):
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            nodes = msgspec.convert(document["probes"], tuple[NodeProbe, ...], str_keys=True)
-            served |= {(document["host"], rank) for rank in document["ranks"]}
-        except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
-            raise ValueError(f"{path}: {error}") from None
-        for node in nodes:
+    damaged: list[str] = []
+    for file in decoded(folder, f".{PROBES}", _NodeFile, damaged):
+        served |= {(file.host, rank) for rank in file.ranks}
+        for node in file.probes:
             found.setdefault((node.probe, node.host), []).append(node)
-    notes = tuple(_without(folder, served)) if found else tuple(_reasons(_ranks(folder)))
     if not found:
-        return None, notes
+        return None, (*damaged, *_reasons(ranks))
+    notes = (*damaged, *_reasons(ranks), *_without(ranks, served))
     return Probes(nodes=tuple(_joined(each) for each in found.values())), notes
 
 
-def _ranks(folder: Path) -> Iterable[dict[str, Any]]:
-    for path in sorted(folder.glob("*.json")):
-        yield json.loads(path.read_text(encoding="utf-8"))
-
-
-def _without(folder: Path, served: set[tuple[str, int]]) -> Iterable[str]:
+def _without(ranks: Sequence[WatchedRank], served: set[tuple[str, int]]) -> Iterable[str]:
     """Ranks that no probe was there for."""
-    ranks = list(_ranks(folder))
-    yield from _reasons(ranks)
-    missing = [rank["rank"] for rank in ranks if (rank["host"], rank["rank"]) not in served]
+    missing = [rank.rank for rank in ranks if (rank.host, rank.rank) not in served]
     if missing:
         listed = ", ".join(map(str, missing[:8])) + (" …" if len(missing) > 8 else "")
         yield f"probes: not there for {len(missing)} of {len(ranks)} ranks (rank {listed})"
 
 
-def _reasons(ranks: Iterable[dict[str, Any]]) -> Iterable[str]:
-    said = Counter(
-        f"{rank['host']}: {rank[PROBES]['reason']}" for rank in ranks if rank.get(PROBES) is not None
-    )
+def _reasons(ranks: Sequence[WatchedRank]) -> Iterable[str]:
+    said = Counter(f"{rank.host}: {rank.probes.reason}" for rank in ranks if rank.probes)
     for reason, number in said.items():
         yield f"probes: {reason} ({plural(number, 'rank')})"
 

@@ -29,6 +29,7 @@ class Counted(NamedTuple):
     out: str
     err: str
     table: RankTable
+    content: bytes
 
 
 def count(program: Path, *arguments: str) -> Counted:
@@ -46,5 +47,6 @@ def count(program: Path, *arguments: str) -> Counted:
         out, err = process.communicate(timeout=60)
     companion.stop()
     table = read_table(Path(f"/proc/self/fd/{companion.files[0]}"))
+    content = os.pread(companion.files[0], int(table.header["used"]), 0)
     os.close(companion.files[0])
-    return Counted(process.returncode, out, err, table)
+    return Counted(process.returncode, out, err, table, content)

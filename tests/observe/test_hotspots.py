@@ -284,15 +284,19 @@ def test_what_is_rare_is_counted_together() -> None:
 def test_ranks_without_stacks_say_why(tmp_path: Path) -> None:
     reason = "unavailable: there is no perf here"
     save(to_document(Stacks(), {**ABOUT, "status": reason}), tmp_path / "n1.0.stacks")
-    assert read_hotspots(tmp_path) == Hotspots(status=reason)
+    damaged: list[str] = []
+    assert read_hotspots(tmp_path, damaged) == Hotspots(status=reason)
     save(msgspec.to_builtins(rank_stacks({("a",): 200})), tmp_path / "n0.1.stacks")
-    merged = read_hotspots(tmp_path)
-    assert merged is not None
+    merged = read_hotspots(tmp_path, damaged)
+    assert merged is not None and not damaged
     assert (merged.samples, merged.ranks) == (200, 1)
     assert f"stacks of 1 ranks: {reason}" in merged.notes
     (tmp_path / "n0.2.stacks").write_text("{", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"n0\.2\.stacks"):
-        read_hotspots(tmp_path)
+    rank = rank_stacks({("a",): 200})
+    rank.tree.append((7, 0, 1, 1))
+    save(msgspec.to_builtins(rank), tmp_path / "n0.3.stacks")
+    assert read_hotspots(tmp_path, damaged) == merged, "what is damaged costs itself alone"
+    assert [each.partition(" is damaged: ")[0] for each in damaged] == ["n0.2.stacks", "n0.3.stacks"]
 
 
 def test_amdahl_bounds_what_a_hotspot_can_give() -> None:

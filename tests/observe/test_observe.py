@@ -319,6 +319,15 @@ def test_says_which_ranks_and_nodes_are_missing(tmp_path: Path) -> None:
     assert "no rank ran on n2" in notes
 
 
+def test_a_damaged_file_of_a_rank_is_noted_and_its_rank_is_missing(tmp_path: Path) -> None:
+    seen(tmp_path, "n1", 0, 2, (0, 0, 1))
+    (tmp_path / "n1.1.json").write_text('{"host": "n1", "rank": 1, ')
+    observation = read_observation(tmp_path, ["app"])
+    assert [node.ranks for node in observation.nodes] == [1]
+    assert observation.notes[0].startswith("n1.1.json is damaged: ")
+    assert "1 of 2 ranks left nothing (rank 1)" in observation.notes[1]
+
+
 def test_says_that_others_used_the_port(tmp_path: Path) -> None:
     seen(tmp_path, "n1", 0, 1, (0, 3_000_000, 23_000_000))
     (note,) = read_observation(tmp_path, ["app"]).notes

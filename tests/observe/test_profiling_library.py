@@ -19,6 +19,7 @@ from observe.mpi.build import library_for, mpi_of
 from observe.mpi.place import ProfileFile, keep
 from observe.mpi.profile import Peer, RankProfile
 from observe.mpi.rank_file import read_profiles, read_rank_file
+from observe.rank_files import PortReading, WatchedRank, read_ranks
 from observe.run import wait_for_ranks
 from tests.lab.mpis import MPIS, WHEELS, Mpi
 from tests.lab.npb_job import MPI_ENVIRONMENT
@@ -61,7 +62,7 @@ def run(mpi: Mpi, ranks: int, folder: Path, *command: str | Path, library: str =
         env={**os.environ, **mpi.environment}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     wait_for_ranks(folder, 3.0)
-    return Ended(ended.returncode, ended.stdout, ended.stderr, *read_profiles(folder))
+    return Ended(ended.returncode, ended.stdout, ended.stderr, *read_profiles(folder, read_ranks(folder)[0]))
 
 
 #: Fetched by the test command beside the others.
@@ -418,8 +419,11 @@ def test_what_no_program_has_used_is_no_profile(tmp_path: Path) -> None:
     assert "called no MPI" in profile.keep(tmp_path / "rank.mpi")
     assert "is not on" in ProfileFile("/nowhere/library.so").keep(tmp_path / "rank.mpi")
     (tmp_path / "host.0.mpi").write_bytes(b"NPCMPI\n\0" + bytes(100))
-    (tmp_path / "host.1.json").write_text('{"profile": "LD_BIND_NOW is set"}', encoding="utf-8")
-    profiles, notes = read_profiles(tmp_path)
+    moment = PortReading(0.0, {})
+    rank = WatchedRank(
+        host="host", rank=1, ranks=2, idle=moment, begin=moment, end=moment, profile="LD_BIND_NOW is set"
+    )
+    profiles, notes = read_profiles(tmp_path, [rank])
     assert profiles == []
     assert "not a file of the profiling library" in notes[0]
     assert "LD_BIND_NOW" in notes[1]

@@ -356,7 +356,7 @@ class Agenda:
             benchmarks |= {each["benchmark"] for each in told.get("postponed") or () if each["suspect"]}
             nodes = {node for each in told["suspects"] if each["grave"] for node in each["nodes"]}
             return benchmarks, set(map(short_name, nodes))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (AttributeError, OSError, ValueError, KeyError, TypeError):
             return set(), set()
 
     def _node_steps(self) -> list[str]:

@@ -14,7 +14,6 @@ import dataclasses
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,6 +24,7 @@ from npc.machine.fabric import natural, short_name
 from npc.machine.interfaces import with_lanes
 from npc.machine.pcie import narrow
 from npc.records.launch import ENVIRONMENT, LAUNCHES, read_launches
+from npc.records.record import moment
 from npc.records.series import MOVED
 from npc.records.units import format_duration
 from npc.statistics.distributions import events_at_least
@@ -151,7 +151,8 @@ def _stands(night: Path) -> Stands:
     for file in night.rglob(f"work/{ENVIRONMENT}"):
         seen = read_json(file)
         node, time = below(seen, "host", "name"), below(seen, "time")
-        if not (node and time and isinstance(below(seen, "counters"), dict)):
+        told = isinstance(node, str) and isinstance(time, str)
+        if not (told and isinstance(below(seen, "counters"), dict)):
             continue
         if node not in found or found[node]["time"] < time:  # UTC, all of one form
             found[node] = seen
@@ -179,7 +180,7 @@ def _since(stands: Stands, before: Mapping[str, Any]) -> Iterator[Rose]:
     for node, seen in stands.items():
         with contextlib.suppress(KeyError, TypeError, ValueError):
             earlier = before[node]
-            past = datetime.fromisoformat(seen["time"]) - datetime.fromisoformat(earlier["time"])
+            past = moment(seen["time"]) - moment(earlier["time"])
             now = seen["counters"]  # those that are not 0
             for name, by in rise({**dict.fromkeys(now, 0), **earlier["counters"]}, now).items():
                 when = f"since night {earlier['night']}"

@@ -6,15 +6,21 @@ depth, and any bytes of it. The cases are the same in every run.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+from shutil import which
 from typing import Any, Final
 
 import click
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -40,11 +46,23 @@ from npc.records.launch import now, read_launches
 from npc.records.record import read_csv
 from npc.records.study import read_study, write_study
 from npc.validity.check import examine
+from observe.efficiency_command import gpu_efficiencies
+from observe.elf import ElfFile
+from observe.hotspots.merge import read_hotspots
+from observe.memory.merge import read_memory
+from observe.memory.reduce import reduced
+from observe.memory.table import read_table
+from observe.mpi.rank_file import read_profiles
+from observe.observation import read_observation, to_text
+from observe.probes.node_file import read_probes
+from observe.rank_files import read_ranks
 from parsers.run.collect import collect_run
 from report.observed import read_observed
 from roofline.fit_commands import fit, predict
 from tests import captured
 from tests.captured import text_of
+from tests.lab.counted import build, count
+from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.made.history import BEGUN, a_record
 from tests.made.inside import observed_runs
 from tests.made.memory_use import memory_use, rank_memory
@@ -53,6 +71,7 @@ from tests.made.profiles import Job
 from tests.made.run_folder import everything, make_pairs, make_run
 from tests.made.studies import made_study, random_shares
 from tests.made.sweeps import saved, sweep
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow  # together as long as a tenth of all quick tests
 #: Of each file.
@@ -128,6 +147,14 @@ def changed_bytes(data: bytes, chance: random.Random) -> bytes:
         b"\xef\xbb\xbf" + data,
         data.decode("utf-8", "replace").encode("utf-16"),
     ])  # fmt: skip
+
+
+def changed_number(data: bytes, chance: random.Random) -> bytes:
+    """Four or eight bytes are another number, mostly in what stands first and tells how to read the rest."""
+    place = chance.randrange(min(len(data), chance.choice([200, 2000, len(data)])) - 8) // 4 * 4
+    size = chance.choice([4, 8])
+    number = chance.choice([0, 1, *(2**bits - 1 for bits in (16, 31, 32, 63, 64)), chance.getrandbits(64)])
+    return data[:place] + (number % 256**size).to_bytes(size, "little") + data[place + size :]
 
 
 def a_run(folder: Path) -> None:
@@ -261,6 +288,7 @@ link = "4x FDR"
 [bands]
 "qperf tcp_bw 64K" = { low = 1e9, high = 2e9 }
 """
+GPUS: Final = "rank,sm_efficiency,warp_execution_efficiency\n0,80%,90\n1,81%,90.5\n"
 PROGRAMS: Final = """[[setting]]
 program = "himeno"
 setting = "2 ranks"
@@ -307,6 +335,7 @@ READERS: Final[dict[str, tuple[Callable[[Path], object], str, Callable[[Path], o
     "switches": (text("switches", TOPOLOGY), "switches", lambda path: fabric.load(str(path))),
     "pairs": (text("pairs", "n1 n2\nn2 n3\n"), "pairs", lambda path: read_pairs(path, ["n1", "n2", "n3"])),
     "an observation": (an_observation, "raw/0000.observed.json", observation),
+    "efficiencies of GPUs": (text("gpu.csv", GPUS), "gpu.csv", gpu_efficiencies),
     "fits": (fits, "fit.json", predicted),
     "the last verdict": (a_verdict, "verdict.json", lambda path: last_coverage(path.parent)),
     "JUBE's workpackages": (a_jube_run, "workpackages.xml", workpackages),
@@ -357,9 +386,76 @@ def test_a_damaged_file_is_an_error_of_ours_or_is_read(name: str, tmp_path: Path
 def test_a_parser_reads_or_leaves_what_is_damaged(tool: str) -> None:
     texts = [path.read_bytes() for name, path in captured.all_outputs() if name == tool]
     chance = random.Random(tool)
-    for _ in range(CASES):
-        damaged = changed_bytes(chance.choice(texts)[:MOST_BYTES], chance).decode("utf-8", "replace")
+    for number in range(CASES):
+        good = chance.choice(texts)[:MOST_BYTES]
+        if number % 2:
+            damaged = changed_bytes(good, chance).decode("utf-8", "replace")
+        else:
+            damaged = changed_words(good.decode("utf-8", "replace"), chance)
         began = time.process_time()
         for reading in parsers.parse(tool, damaged):
             assert len(reading.status) < 1000
         assert time.process_time() - began < LONGEST_S, damaged[:200]
+
+
+def test_damaged_files_of_ranks_cost_what_they_held(tmp_path: Path) -> None:
+    """What a program's ranks left, with all that watched them, one file after the other damaged."""
+    program = "from mpi4py import MPI; [MPI.COMM_WORLD.allreduce(1) for _ in range(9)]; sum(range(9**7))"
+    companions = ["--hotspots"] * bool(which("perf")) + ["--probe", "syscalls"] * bool(which("bpftrace"))
+    subprocess.run(
+        [sys.executable, "-m", "npc", "observe", *companions, "--output", tmp_path / "seen", "--", "mpirun",
+         "-n", "2", sys.executable, "-c", program],
+        cwd=ROOT, env={**os.environ, **MPI_ENVIRONMENT}, check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    ranks = tmp_path / "seen/raw/0000.ranks"
+    left = {path.suffix: path for path in ranks.iterdir() if path.suffix != ".bt"}
+    assert {".json", ".mpi"} <= left.keys()
+    for suffix, path in sorted(left.items()):
+        good, chance = path.read_bytes(), random.Random(suffix)
+        for number in range(CASES):
+            if number % 2:
+                damaged = changed_bytes(good, chance)
+            elif suffix in (".json", ".probes", ".stacks"):
+                damaged = changed_json(good.decode(), chance).encode()
+            elif suffix == ".prof":
+                damaged = changed_words(good.decode(), chance).encode()
+            else:
+                damaged = changed_number(good, chance)
+            path.write_bytes(damaged)
+            seen, notes = read_ranks(ranks)
+            profiles, _ = read_profiles(ranks, seen)
+            found = to_text(read_observation(ranks, [program], profiles=profiles))
+            assert list(parsers.parse("observed", found))
+            if suffix == ".probes":
+                read_probes(ranks, seen)
+            elif suffix == ".stacks":
+                read_hotspots(ranks, notes)
+        path.write_bytes(good)
+
+
+def test_a_damaged_program_or_table_of_its_memory_is_said(tmp_path: Path) -> None:
+    program = build("cc", "memory_counts.c", tmp_path, "-O1", "-g", CC="gcc")
+    table, about = count(program, "2", "7", "5", "3", "exit").content, {"rank": 0, "host": "n1"}
+    path, chance = tmp_path / "n1.0.memory", random.Random(1)
+
+    def symbols(path: Path) -> None:
+        file = ElfFile(path)
+        for each in file.symbols[:5]:
+            file.function(each.address)
+            file.lines(each.address)
+            file.element(each.address)
+        file.static_probe("a:b")
+
+    def of_table(path: Path) -> str:
+        return msgspec.json.encode(reduced(read_table(path), about)).decode()
+
+    for good, read in ((program.read_bytes(), symbols), (table, of_table)):
+        for number in range(CASES):
+            path.write_bytes(changed_bytes(good, chance) if number % 3 == 0 else changed_number(good, chance))
+            with contextlib.suppress(ValueError):
+                read(path)
+    path.write_bytes(table)
+    merged = of_table(path)
+    for number in range(CASES):
+        path.write_text(changed_json(merged, chance))
+        read_memory(tmp_path, [])

@@ -158,7 +158,8 @@ def test_a_line_lost_doubled_or_moved_among_alike_says_nothing_new(data: st.Data
     tool, argv, text = data.draw(st.sampled_from(ALIKE))
     lines = text.splitlines(keepends=True)
     place, other = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
-    # iperf3's runs may end with one line alone, for which any other could stand; mdtest's times look like rates
+    # iperf3's runs may end with one line alone, for which any other could stand; mdtest's times look like
+    # its rates
     stays = tool in ("iperf3", "mdtest")
     if stays:
         other = place

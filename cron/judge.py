@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -269,7 +268,7 @@ def _given_up(panel: Panel, s: int, baseline: Baseline | None) -> bool:
 
 def _only_sent(panel: Panel, s: int) -> bool:
     """Whether it is a sender's count that tonight's loss made invalid: the receiver's stands beside it."""
-    sender = json.loads(panel.keys[s].params).get("side") == "send"
+    sender = panel.keys[s].by_name.get("side") == "send"
     return sender and bool(np.isnan(panel.value[s, -1])) and bool(panel.lies(s))
 
 

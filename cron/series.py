@@ -7,7 +7,6 @@ nights (a panel, as statistics calls it), so that they are judged together.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -255,7 +254,7 @@ def label(key: Series, without: Collection[str] = ()) -> str:
 def parameters(key: Series) -> dict[str, str]:
     """Those of a series, by their names, behind its number of nodes if that is not one."""
     nodes = {"nodes": str(key.nodes)} if key.nodes > 1 else {}
-    return nodes | dict(sorted(json.loads(key.params).items()))
+    return nodes | dict(sorted(key.by_name.items()))
 
 
 def matches(pattern: str, key: Series) -> bool:
@@ -266,7 +265,7 @@ def matches(pattern: str, key: Series) -> bool:
     """
     words, named = pattern_words(pattern)
     fields = (key.benchmark, key.case, key.metric, format_size(key.size).replace(" ", ""))
-    params = {**json.loads(key.params), "nodes": str(key.nodes)}
+    params = {**key.by_name, "nodes": str(key.nodes)}
     return (
         len(words) <= len(fields)
         and all(
@@ -369,7 +368,7 @@ def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) ->
 @cache
 def _of_core(key: Series) -> bool:
     """Whether it is of one core: a node has hundreds, and what one of them loses is in the node's own."""
-    return CORE in json.loads(key.params)
+    return CORE in key.by_name
 
 
 def _worked(point: HistoryRow) -> bool:
@@ -391,7 +390,7 @@ def _by_place(key: Series, points: Iterable[HistoryRow]) -> Iterator[tuple[HostG
 @lru_cache(maxsize=2**14)
 def _sender_first(key: Series, hosts: tuple[str, ...]) -> HostGroup:
     """A record's hosts, the server first, as sender and receiver; sorted where that is not known."""
-    end = sender(key.benchmark, key.case, key.metric, json.loads(key.params)) if len(hosts) == 2 else ""
+    end = sender(key.benchmark, key.case, key.metric, key.by_name) if len(hosts) == 2 else ""
     if not end:
         return HostGroup(tuple(sorted(hosts)), directed=False)
     return HostGroup(hosts if end == "server" else hosts[::-1], directed=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -114,11 +113,6 @@ class HistorySeries:
         return METRICS[self.key.metric].unit
 
     @property
-    def params(self) -> Mapping[str, str]:
-        """Its settings and qualifiers."""
-        return dict(json.loads(self.key.params))
-
-    @property
     def name(self) -> str:
         """In words: benchmark, case, size, parameters."""
         words = [test_name(self.key.benchmark, self.key.case)]
@@ -126,7 +120,7 @@ class HistorySeries:
             words.append(format_size(self.key.size))
         if self.key.nodes != 1:
             words.append(f"{self.key.nodes} nodes")
-        return ", ".join([*words, *(f"{name} {text}" for name, text in sorted(self.params.items()))])
+        return ", ".join([*words, *(f"{name} {text}" for name, text in sorted(self.key.by_name.items()))])
 
     @property
     def measured(self) -> list[NightValue]:

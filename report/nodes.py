@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -84,7 +83,7 @@ class Nodes:
         found: defaultdict[str, list[tuple[float, Series, Hosts]]] = defaultdict(list)
         for series, by_hosts in self._values.items():
             better = METRICS[series.metric].better if series.metric in METRICS else "neither"
-            if better == "neither" or len(by_hosts) < least or "statistic" in json.loads(series.params):
+            if better == "neither" or len(by_hosts) < least or "statistic" in series.by_name:
                 continue
             medians = {hosts: float(median(values)) for hosts, values in by_hosts.items()}
             normal = median(medians.values())

@@ -6,7 +6,6 @@ that every number of the page links to, where its samples stand with their raw f
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,7 +57,7 @@ class Repeats:
     @property
     def params(self) -> Mapping[str, str]:
         """Those of a record that stands for all, and what its test's name says beside them."""
-        return {**self.first.params, **json.loads(Series.of(self.first).params)}
+        return {**self.first.params, **Series.of(self.first).by_name}
 
     @property
     def usable(self) -> list[Record]:

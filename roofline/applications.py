@@ -12,7 +12,6 @@ medians and their intervals are those of the nights' medians.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -323,7 +322,7 @@ def _ranks(rate: Record, run: ApplicationRun) -> int:
 def _settings(series: Series, ranks: int) -> dict[str, str]:
     """What was asked for, and what the program says of it; ranks come first, and under one name."""
     found = {"ranks": str(ranks)} if ranks else {}
-    found |= {name: text for name, text in json.loads(series.params).items() if name not in _NAMED}
+    found |= {name: text for name, text in series.by_name.items() if name not in _NAMED}
     return found | ({} if series.size is None else {"size": format_size(series.size)})
 
 

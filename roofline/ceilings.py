@@ -423,7 +423,7 @@ def _samples(records: Iterable[Record]) -> _Samples:
     """Repeats of one measurement in one place together."""
     found: defaultdict[_Measurement, dict[int | None, list[Record]]] = defaultdict(dict)
     for record in records:
-        params = json.loads(Series.of(record).params) | placement(record.params)
+        params = Series.of(record).by_name | placement(record.params)
         key = (record.benchmark, record.case, record.nodes, json.dumps(params, sort_keys=True))
         found[key].setdefault(record.size, []).append(record)
     return dict(found)

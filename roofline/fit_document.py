@@ -179,7 +179,7 @@ class _Predictable(msgspec.Struct):
 def _source(source: SweepSource) -> dict[str, Any]:
     return {
         **source._asdict(),
-        "params": json.loads(source.params),
+        "params": source.by_name,
         "name": source.name,
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -79,7 +78,7 @@ def source_text(source: SweepSource) -> str:
 
 def short_source_text(source: SweepSource, where: str = "", hosts: str = "") -> str:
     """The same without platform and hosts, which a page has elsewhere."""
-    params = "".join(f", {name} {text}" for name, text in json.loads(source.params).items() if text)
+    params = "".join(f", {name} {text}" for name, text in source.by_name.items() if text)
     return f"{source.name}{where} ({plural(source.nodes, 'node')}{hosts}{params})"
 
 

@@ -174,7 +174,7 @@ def _of_messages(fit: Fit, messages: Mapping[SweepSource, Believed]) -> dict[str
     ping_pong = made_of(fit.source, messages)
     if ping_pong is None:
         return {}
-    processes = int(json.loads(fit.source.params).get("ranks") or 2)
+    processes = int(fit.source.by_name.get("ranks") or 2)
     pattern = superstep if isinstance(fitted, bsp.Bsp) else send
     predicted = [message_time(messages[ping_pong], pattern(processes, int(size))) for size in fitted.x]
     times = fitted.pieces.middle.tolist()
@@ -183,7 +183,7 @@ def _of_messages(fit: Fit, messages: Mapping[SweepSource, Believed]) -> dict[str
 
 def _of_benchmark(source: SweepSource) -> SweepSource:
     """What patterns of one benchmark have in common: where they ran, and with how many ranks."""
-    return source._replace(case="", params=json.dumps({"ranks": json.loads(source.params).get("ranks", "")}))
+    return source._replace(case="", params=json.dumps({"ranks": source.by_name.get("ranks", "")}))
 
 
 def _of_sweep(series: SweepTimes) -> dict[str, Fitted]:
@@ -227,7 +227,7 @@ def _of_patterns(cases: Mapping[str, SweepTimes], skipped: dict[str, str]) -> It
 
 def _prtt(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
     """LogGP, and Hockney's model of the same half round trips."""
-    messages = int(json.loads(series[1].source.params)["messages"])
+    messages = int(series[1].source.by_name["messages"])
     half = Sweep(sweeps[0].x, sweeps[0].times / 2)
     return {**_hockney(half), **_named(loggp.fit(messages, *sweeps))}
 

@@ -11,7 +11,6 @@ Where `npc observe` saw the messages between ranks, these tell the algorithm tha
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections import defaultdict
@@ -120,7 +119,7 @@ def _agreements(
 ) -> list[Agreement]:
     source = series.source
     operation = catalogue.find(source.benchmark, source.case, "latency").operation
-    processes = int(json.loads(source.params).get("ranks", 0))
+    processes = int(source.by_name.get("ranks", 0))
     if processes < 2:
         raise _NothingToCompare(
             "a single process" if processes else "its number of processes is not known (param `ranks`)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -42,7 +41,7 @@ def made_of(source: SweepSource, messages: Mapping[SweepSource, Believed]) -> Sw
 
 
 def _together(a: SweepSource, b: SweepSource) -> bool:
-    ours, theirs = json.loads(a.params), json.loads(b.params)
+    ours, theirs = a.by_name, b.by_name
     shared = ours.keys() & theirs.keys() - _PROCESSES
     return (
         a.platform == b.platform

@@ -51,6 +51,11 @@ class SweepSource(NamedTuple):
         """The benchmark and its case."""
         return test_name(self.benchmark, self.case)
 
+    @property
+    def by_name(self) -> dict[str, str]:
+        """The values of `params`."""
+        return dict(json.loads(self.params))
+
 
 @dataclass(frozen=True, slots=True)
 class SweepTimes:
@@ -107,7 +112,7 @@ def _time(record: Record, kind: Timing) -> float:
 
 def _source(record: Record) -> SweepSource:
     series = Series.of(record)
-    params = json.dumps(json.loads(series.params) | placement(record.params), sort_keys=True)
+    params = json.dumps(series.by_name | placement(record.params), sort_keys=True)
     return SweepSource(series.platform, series.benchmark, series.case, series.nodes, record.hosts, params)
 
 

@@ -79,7 +79,7 @@ def _measured_by(quantity: str) -> frozenset[str]:
 def on_any_nodes(key: Series) -> Series:
     """What a series has in common with the same test on other numbers of nodes: ranks go with the nodes, and
     the size of a problem, which is no message's, may go with the ranks."""
-    params = json.loads(key.params)
+    params = key.by_name
     kept = {name: text for name, text in params.items() if name not in RANKS}
     messages = find(key.benchmark, key.case, key.metric).layer in MESSAGES
     size = key.size if messages or kept == params else None

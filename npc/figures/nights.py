@@ -6,7 +6,6 @@ that nights without one are gaps. Who draws says what a night was called; here n
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -67,7 +66,7 @@ def course_names(keys: Sequence[Series]) -> list[str]:
     """What tells the series of one test apart: ``2 nodes``, ``2 nodes, 8 ranks``, or its size as well."""
     names = [plural(key.nodes, "node") for key in keys]
     if len(set(names)) < len(names):
-        params = [json.loads(key.params) for key in keys]
+        params = [key.by_name for key in keys]
         ranks = [told.get("ranks") or told.get("processes") for told in params]
         names = [
             f"{name}, {count} ranks" if count else name for name, count in zip(names, ranks, strict=True)

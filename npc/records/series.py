@@ -193,6 +193,11 @@ class Series(NamedTuple):
         return cls.of_fields(**given | {"params": dict(json.loads(row["params"]))})
 
     @property
+    def by_name(self) -> dict[str, str]:
+        """The values of `params`."""
+        return dict(json.loads(self.params))
+
+    @property
     def order(self) -> tuple[object, ...]:
         """What series are sorted by: those without a size before those with one."""
         return (*self[:4], -1 if self.size is None else self.size, *self[5:])

@@ -108,7 +108,7 @@ def _order(series: HistorySeries) -> tuple[object, ...]:
 
 
 def _rank(series: HistorySeries) -> tuple[int, bool]:
-    return _RANK.get(series.verdict, 6), "statistic" in series.params
+    return _RANK.get(series.verdict, 6), "statistic" in series.key.by_name
 
 
 def _by_test(order: Sequence[HistorySeries]) -> list[HistorySeries]:

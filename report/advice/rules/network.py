@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -260,7 +259,7 @@ def eager_limit(run: Run) -> Judgement:
         worst = max(filter(None, switches), key=lambda switch: switch.gain, default=None)
         if worst is not None:
             seen, words, gain, concerned, limit = worst
-            test = _named(fit.source.name, json.loads(fit.source.params), fit.source.nodes)
+            test = _named(fit.source.name, fit.source.by_name, fit.source.nodes)
             seen = f"{test}: {seen}"
             found.append(
                 hint("eager_limit", seen, gain, fit.raw, concerned, messages=words, limit=str(limit))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from npc.page.blocks import Cell, Listing
 from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.memory_use import MEMORY, MemoryUse
 from npc.records.mpi_profile import PROFILE, Profile
@@ -21,9 +22,17 @@ from roofline.result import ranks_text
 _MOST: Final = 32
 
 
+#: Of a program whose MPI was not looked into.
+_NO_PROFILE: Final = Profile(library="", thread_level="", threads=0, profiles=0, finalized=0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
-    """One launch. seconds: of the whole run. ident: of its records in a page. raw: relative to the run."""
+class Observed:
+    """One launch. seconds: of the whole run. ident: of its records in a page. raw: relative to the run.
+
+    profile: of its MPI, without ranks where nobody looked into that; probes on its nodes, its stacks
+    (hotspots) and its memory: None where these were not looked at.
+    """
 
     program: str
     nodes: int
@@ -32,69 +41,52 @@ class Launched:
     seconds: float
     raw: str
     ident: str
+    profile: Profile
+    probes: Probes | None
+    hotspots: Hotspots | None
+    memory: MemoryUse | None
+    overhead: Overhead | None
 
     @property
     def name(self) -> str:
         """``himeno, 8 ranks on 2 nodes``."""
         return f"{self.program}, {ranks_text(self.ranks, self.nodes)}"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed(Launched):
-    """One whose MPI was looked into."""
-
-    profile: Profile
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnNode(Launched):
-    """One with probes on its nodes, with stacks, or whose memory was looked at. profile: of its MPI, as far
-    as there is one."""
-
-    profile: Profile | None
-    probes: Probes | None
-    hotspots: Hotspots | None
-    overhead: Overhead | None
-    memory: MemoryUse | None = None
+    def heading(self, lines: Iterable[str]) -> Listing:
+        """What is known of it, a line each, below the time of the launch."""
+        return Listing(
+            f"As npc observe saw it at {self.time[:16].replace('T', ' ')}", tuple(map(Cell, lines))
+        )
 
 
-AnyLaunch = TypeVar("AnyLaunch", bound=Launched)
-
-
-def read_observed(
-    records: Iterable[Record], folder: Path, idents: Mapping[int, str]
-) -> tuple[list[Observed], list[OnNode]]:
-    """The launches of a run with profiles of their ranks, and those whose nodes or memory were looked at, the
-    newest first, without what cannot be read. folder: what raw files are relative to. idents:
-    ``id(record)`` → the id of its series."""
-    inside: list[Observed] = []
-    on_node: list[OnNode] = []
+def read_observed(records: Iterable[Record], folder: Path, idents: Mapping[int, str]) -> list[Observed]:
+    """The launches of a run that were looked into, the newest first, without what cannot be read. folder:
+    what raw files are relative to. idents: ``id(record)`` → the id of its series."""
+    found = []
     for record, document in _documents(records, folder):
-        profile = _part(document, PROFILE, Profile)
-        if profile and not profile.ranks:
-            profile = None
-        fields: dict[str, Any] = {
-            "program": program_of(record),
-            "nodes": record.nodes,
-            "ranks": len(profile.ranks) if profile else int(document.get("ranks") or 0),
-            "time": record.time,
-            "seconds": record.value if record.metric == "time" else _seconds(document),
-            "raw": record.raw,
-            "ident": idents[id(record)],
-        }
-        probes, hotspots = _part(document, PROBES, Probes), _part(document, HOTSPOTS, Hotspots)
-        memory = _part(document, MEMORY, MemoryUse)
-        if profile:
-            inside.append(Observed(**fields, profile=profile))
-        if probes or hotspots or memory:
-            fields |= {"profile": profile, "probes": probes, "hotspots": hotspots, "memory": memory}
-            on_node.append(OnNode(**fields, overhead=_part(document, OVERHEAD, Overhead)))
-    return inside, on_node
+        profile = _part(document, PROFILE, Profile) or _NO_PROFILE
+        launch = Observed(
+            program=program_of(record),
+            nodes=record.nodes,
+            ranks=len(profile.ranks) or int(document.get("ranks") or 0),
+            time=record.time,
+            seconds=(record.value or 0.0) if record.metric == "time" else _seconds(document),
+            raw=record.raw,
+            ident=idents[id(record)],
+            profile=profile,
+            probes=_part(document, PROBES, Probes),
+            hotspots=_part(document, HOTSPOTS, Hotspots),
+            memory=_part(document, MEMORY, MemoryUse),
+            overhead=_part(document, OVERHEAD, Overhead),
+        )
+        if launch.profile.ranks or launch.probes or launch.hotspots or launch.memory:
+            found.append(launch)
+    return found
 
 
-def newest(observed: Iterable[AnyLaunch]) -> list[AnyLaunch]:
+def newest(observed: Iterable[Observed]) -> list[Observed]:
     """The newest launch of each program on as many nodes with as many ranks."""
-    found: dict[str, AnyLaunch] = {}
+    found: dict[str, Observed] = {}
     for each in observed:
         found.setdefault(each.name, each)
     return list(found.values())

@@ -20,7 +20,7 @@ from npc.page.blocks import (
 )
 from npc.records.node_probes import Events, NodeRow
 from npc.records.units import format_quantity, plural
-from report.observed import OnNode
+from report.observed import Observed
 from report.runs import Report
 
 #: Names of a probe; rows of a picture; of ranks.
@@ -37,7 +37,7 @@ _HISTOGRAM = (
 _NUMBERS: Final = ("events", "time", "mean", "99 % below", "bytes")
 
 
-def probe_blocks(report: Report, launch: OnNode, what: str, seen: Sequence[NodeRow]) -> Iterator[Block]:
+def probe_blocks(report: Report, launch: Observed, what: str, seen: Sequence[NodeRow]) -> Iterator[Block]:
     """What a probe counted: by name with a histogram of durations, and by rank."""
     by_name: defaultdict[str, list[NodeRow]] = defaultdict(list)
     for each in seen:
@@ -58,7 +58,7 @@ def probe_blocks(report: Report, launch: OnNode, what: str, seen: Sequence[NodeR
         yield each_rank
 
 
-def _row(name: str, seen: Sequence[NodeRow], launch: OnNode) -> tuple[Cell, ...]:
+def _row(name: str, seen: Sequence[NodeRow], launch: Observed) -> tuple[Cell, ...]:
     most = max(seen, key=lambda each: Events.of([each]).weight)
     whole, own = Events.of(seen), Events.of([most])
     part = own.seconds / whole.seconds if whole.seconds else own.events / (whole.events or 1)
@@ -76,7 +76,7 @@ def _numbers(seen: Sequence[NodeRow]) -> Iterator[Cell]:
     yield quantity(found.bytes or None, "B")
 
 
-def _each_rank(what: str, seen: Sequence[NodeRow], launch: OnNode) -> Table:
+def _each_rank(what: str, seen: Sequence[NodeRow], launch: Observed) -> Table:
     ordered = sorted(seen, key=lambda each: (each.row.rank, -each.seconds, -each.row.events))
     rows = tuple(
         (
@@ -101,7 +101,7 @@ def _without_empty(table: Table) -> Table:
 
 
 def _histogram(
-    report: Report, launch: OnNode, what: str, ordered: Sequence[tuple[str, Sequence[NodeRow]]]
+    report: Report, launch: Observed, what: str, ordered: Sequence[tuple[str, Sequence[NodeRow]]]
 ) -> Grid | None:
     """Events by duration: a row a name, or of few names a row a rank; None where nothing has a duration."""
     timed = [(name, [each for each in seen if each.row.durations]) for name, seen in ordered]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from npc.page.blocks import Block, Heading, Text
-from report.observed import OnNode, newest
+from report.observed import Observed, newest
 from report.runs import Report, Run
 from report.sections import runs_of
 
@@ -18,12 +18,12 @@ Part = TypeVar("Part")
 
 def programs(
     report: Report,
-    part_of: Callable[[OnNode], Part | None],
-    blocks_of: Callable[[Report, Run, OnNode, Part], Iterator[Block]],
+    part_of: Callable[[Observed], Part | None],
+    blocks_of: Callable[[Report, Run, Observed, Part], Iterator[Block]],
 ) -> Iterator[Block]:
     """What a section shows of the newest run of each program that has its part of an observation."""
     for run in runs_of(report):
-        found = newest(each for each in run.on_node if part_of(each))
+        found = newest(each for each in run.observed if part_of(each))
         for each in found[:_MOST]:
             if part := part_of(each):
                 label = f"{run.label}: " if len(report.runs) > 1 else ""

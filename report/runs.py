@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from npc.machine.fabric import Topology
     from npc.records.study import Study
     from report.history import HistoryView
-    from report.observed import Observed, OnNode
+    from report.observed import Observed
     from roofline.result import Ceiling, Estimate, Roofline
 
 _VERDICT: Final = frozenset({"healthy", "judged", "nodes", "rule", "suspects", "undecided"})
@@ -193,17 +193,13 @@ class Run:
         return found
 
     @property
-    def observed(self) -> list[Observed]:
+    def inside_mpi(self) -> list[Observed]:
         """Launches of programs whose MPI was looked into, the newest first."""
-        return self._watched[0]
-
-    @property
-    def on_node(self) -> list[OnNode]:
-        """Launches of programs with probes on their nodes, or whose stacks were taken, the newest first."""
-        return self._watched[1]
+        return [each for each in self.observed if each.profile.ranks]
 
     @cached_property
-    def _watched(self) -> tuple[list[Observed], list[OnNode]]:
+    def observed(self) -> list[Observed]:
+        """Launches of programs that were looked into, the newest first."""
         from report.observed import read_observed
 
         return read_observed(self.records, self.folder, self.idents)

@@ -21,7 +21,7 @@ from npc.page.blocks import (
 )
 from npc.records.hotspots import Hotspot, Hotspots
 from npc.records.units import plural
-from report.observed import OnNode, overhead_lines
+from report.observed import Observed, overhead_lines
 from report.programs import programs
 from report.runs import Report, Run
 from report.sections import present
@@ -56,7 +56,7 @@ def build(report: Report) -> Iterator[Block]:
     return present(blocks, "the stacks of no program were taken (npc observe --hotspots -- mpirun …)")
 
 
-def _program(report: Report, run: Run, launch: OnNode, found: Hotspots) -> Iterator[Block]:
+def _program(report: Report, run: Run, launch: Observed, found: Hotspots) -> Iterator[Block]:
     if found.status != "ok":
         yield Text(f"No stacks: {found.status}.", "note")
         return
@@ -68,7 +68,7 @@ def _program(report: Report, run: Run, launch: OnNode, found: Hotspots) -> Itera
         *found.notes,
         *overhead_lines(launch.overhead),
     )  # fmt: skip
-    yield Listing(f"As npc observe saw it at {launch.time[:16].replace('T', ' ')}", tuple(map(Cell, lines)))
+    yield launch.heading(lines)
     table = hotspots_table(found, (launch.ident,))
     first = found.hotspots[0] if found.hotspots else None
     shows = f"The stacks of {launch.name}."

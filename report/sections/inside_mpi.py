@@ -23,8 +23,6 @@ from npc.page.blocks import (
     Block,
     Cell,
     Figure,
-    Heading,
-    Listing,
     Table,
     Text,
     amounts_figure,
@@ -34,13 +32,13 @@ from npc.page.blocks import (
 from npc.records.mpi_profile import Profile
 from npc.records.mpi_summary import summary
 from npc.records.units import format_quantity, format_size
-from report.observed import Observed, newest
+from report.observed import Observed
+from report.programs import programs
 from report.runs import Report, Run
-from report.sections import of_runs, present
+from report.sections import present
 
 TITLE = "Inside MPI"
-#: Programs that are drawn, the newest run of each; counters of a program that are drawn.
-_MOST_PROGRAMS: Final = 6
+#: Counters of a program that are drawn.
 _MOST_COUNTERS: Final = 4
 #: Most rows of the table of calls; most ranks that have a row of their own.
 _MOST_CALLS: Final = 12
@@ -56,25 +54,14 @@ _COUNTERS = "rows are {kind}, time goes to the right; darker is more. Grey is no
 
 def build(report: Report) -> Iterator[Block]:
     """Program by program the newest run."""
+    blocks = programs(report, lambda launch: launch.profile if launch.profile.ranks else None, _program)
     none = "no program was run by npc observe with its MPI looked into (npc observe -- mpirun …)"
-    return present(of_runs(report, _of_run), none)
+    return present(blocks, none)
 
 
-def _of_run(report: Report, run: Run) -> Iterator[Block]:
-    programs = newest(run.observed)
-    for each in programs[:_MOST_PROGRAMS]:
-        yield from _program(report, run, each)
-    if len(programs) > _MOST_PROGRAMS:
-        names = "; ".join(each.name for each in programs[_MOST_PROGRAMS:])
-        yield Text(f"Not drawn here: {names}.", "note")
-
-
-def _program(report: Report, run: Run, observed: Observed) -> Iterator[Block]:
-    profile, name = observed.profile, observed.name
-    label = f"{run.label}: " if len(report.runs) > 1 else ""
-    yield Heading(f"{label}{name}")
-    lines = tuple(Cell(line) for line in (*summary(profile), *_notes(profile)))
-    yield Listing(f"As npc observe saw it at {observed.time[:16].replace('T', ' ')}", lines)
+def _program(report: Report, _run: Run, observed: Observed, profile: Profile) -> Iterator[Block]:
+    name = observed.name
+    yield observed.heading((*summary(profile), *_notes(profile)))
     rows = rows_of(profile, report.topology, most=MOST_NARROW)
     calls = calls_grid(profile, rows, report.ident(), f"Seconds inside MPI: {name}")
     reading = _CALLS.format(kind=_PLURAL[kind_of(rows)])

@@ -31,7 +31,7 @@ from npc.page.blocks import (
 )
 from npc.records.memory_use import SHARINGS, MemoryHint, MemoryUse, RankMemory, Structure
 from npc.records.units import plural, several
-from report.observed import OnNode, overhead_lines
+from report.observed import Observed, overhead_lines
 from report.programs import programs
 from report.runs import Report, Run
 from report.sections import present
@@ -88,14 +88,13 @@ def build(report: Report) -> Iterator[Block]:
     return present(blocks, "the memory of no program was looked at (npc observe --memory -- ./app)")
 
 
-def _program(report: Report, _run: Run, launch: OnNode, found: MemoryUse) -> Iterator[Block]:
+def _program(report: Report, _run: Run, launch: Observed, found: MemoryUse) -> Iterator[Block]:
     if found.status != "ok" or not found.ranks:
         reason = found.status if found.status != "ok" else "no rank left anything"
         yield Text(f"Nothing of its memory: {reason}.", "note")
         return
     rank = max(found.ranks, key=lambda each: each.reads + each.writes)
-    lines = (*_lines(found, rank), *overhead_lines(launch.overhead))
-    yield Listing(f"As npc observe saw it at {launch.time[:16].replace('T', ' ')}", tuple(map(Cell, lines)))
+    yield launch.heading((*_lines(found, rank), *overhead_lines(launch.overhead)))
     yield _hints(found.hints)
     yield from _ranks(found)
     name = f"{launch.name}, rank {rank.rank}" if len(found.ranks) > 1 else launch.name

@@ -18,7 +18,7 @@ from npc.page.blocks import (
 from npc.records.mpi_profile import Profile
 from npc.records.node_probes import NodeRow, Probes
 from npc.records.units import format_quantity, several
-from report.observed import OnNode, overhead_lines
+from report.observed import Observed, overhead_lines
 from report.probe import probe_blocks
 from report.programs import programs
 from report.runs import Report, Run
@@ -47,10 +47,10 @@ def build(report: Report) -> Iterator[Block]:
     return present(blocks, "no program had probes on its nodes (npc observe --probe syscalls -- mpirun …)")
 
 
-def _program(report: Report, _run: Run, launch: OnNode, probes: Probes) -> Iterator[Block]:
+def _program(report: Report, _run: Run, launch: Observed, probes: Probes) -> Iterator[Block]:
     wanted = list(dict.fromkeys(node.probe for node in probes.nodes))
-    lines = [f"probes: {', '.join(wanted)}", *overhead_lines(launch.overhead), *_statuses(probes)]
-    yield Listing(f"As npc observe saw it at {launch.time[:16].replace('T', ' ')}", tuple(map(Cell, lines)))
+    probed = f"probes: {', '.join(wanted)}"
+    yield launch.heading((probed, *overhead_lines(launch.overhead), *_statuses(probes)))
     yield from _pairs(launch)
     yield from _ranks(launch, probes)
     yield from _late(launch, probes)
@@ -60,7 +60,7 @@ def _program(report: Report, _run: Run, launch: OnNode, probes: Probes) -> Itera
             yield from probe_blocks(report, launch, what, seen)
 
 
-def _pairs(launch: OnNode) -> Iterator[Block]:
+def _pairs(launch: Observed) -> Iterator[Block]:
     """The runs with and without watching, where that was checked."""
     measured = launch.overhead.measured if launch.overhead else None
     if measured is None or not measured.seconds:
@@ -106,16 +106,16 @@ def _sum(probes: Probes, title: str) -> dict[int, float]:
     return dict(found)
 
 
-def _ranks(launch: OnNode, probes: Probes) -> Iterator[Block]:
+def _ranks(launch: Observed, probes: Probes) -> Iterator[Block]:
     """What MPI and the probes say of each rank, side by side."""
     sums = {title: found for title in _SUMS if (found := _sum(probes, title))}
     profile = launch.profile
-    inside = {each.rank: each for each in profile.ranks} if profile else {}
+    inside = {each.rank: each for each in profile.ranks}
     ranks = sorted({*inside, *(rank for found in sums.values() for rank in found)})
     if not sums or not ranks:
         return
-    waited = profile.waits.by_rank if profile and profile.waits else {}
-    hosts = dict(profile.hosts) if profile else _hosts(probes)
+    waited = profile.waits.by_rank if profile.waits else {}
+    hosts = dict(profile.hosts) or _hosts(probes)
     rows = []
     for rank in ranks[:_MOST_RANKS]:
         cells = [Cell(f"rank {rank}", sort=rank, kind="stamp"), Cell(hosts.get(rank, ""))]
@@ -142,10 +142,10 @@ def _hosts(probes: Probes) -> dict[int, str]:
     return {row.rank: node.host for node in probes.nodes for row in node.rows}
 
 
-def _late(launch: OnNode, probes: Probes) -> Iterator[Block]:
+def _late(launch: Observed, probes: Probes) -> Iterator[Block]:
     """For ranks that others waited for: what of their time the probes know."""
     profile = launch.profile
-    if profile is None or profile.waits is None:
+    if profile.waits is None:
         return
     lines = []
     waits = sorted(profile.waits.by_rank.items(), key=lambda entry: -entry[1][1])

@@ -37,10 +37,10 @@ _NONE: Final = "no program whose MPI was looked into (npc observe)"
 @rule("load_imbalance")
 def load_imbalance(run: Run) -> Judgement:
     """Ranks that compute longer than others, wherever they run."""
-    if not run.observed:
+    if not run.inside_mpi:
         return _NONE
     found = []
-    for each in newest(run.observed):
+    for each in newest(run.inside_mpi):
         efficiency = each.profile.efficiency
         if efficiency is None or not efficiency.load_balance:
             continue
@@ -62,7 +62,7 @@ def load_imbalance(run: Run) -> Judgement:
 @rule("slow_host")
 def slow_host(run: Run) -> Judgement:
     """A node all of whose ranks compute longer than those of the others, in each run that it took part in."""
-    several = [each for each in run.observed if len(set(each.profile.hosts.values())) > 1]
+    several = [each for each in run.inside_mpi if len(set(each.profile.hosts.values())) > 1]
     if not several:
         return "no program on several nodes whose MPI was looked into (npc observe)"
     by_host: defaultdict[tuple[str, str], list[tuple[Observed, float]]] = defaultdict(list)
@@ -91,9 +91,9 @@ def slow_host(run: Run) -> Judgement:
 @rule("late_senders")
 def late_senders(run: Run) -> Judgement:
     """Receives that wait for messages that were not sent yet."""
-    if not run.observed:
+    if not run.inside_mpi:
         return _NONE
-    compared = [each for each in newest(run.observed) if each.profile.waits and each.profile.waits.messages]
+    compared = [each for each in newest(run.inside_mpi) if each.profile.waits and each.profile.waits.messages]
     if not compared:
         return "no messages between ranks whose moments were kept (npc observe)"
     found = []
@@ -122,10 +122,10 @@ def late_senders(run: Run) -> Judgement:
 @rule("unexpected_messages")
 def unexpected_messages(run: Run) -> Judgement:
     """Messages that came before their receive was posted, and were copied for that."""
-    if not run.observed:
+    if not run.inside_mpi:
         return _NONE
     found, judged = [], False
-    for each in newest(run.observed):
+    for each in newest(run.inside_mpi):
         unexpected, profile = each.profile.unexpected, each.profile
         if unexpected is None:
             continue
@@ -210,11 +210,11 @@ def _unexplained(each: Observed, needed: float) -> list[Hint]:
 
 def _callers(run: Run) -> list[tuple[Caller, Observed]]:
     """What the programs sent, beside what was seen inside their MPI."""
-    if not run.observed:
+    if not run.inside_mpi:
         return []
     callers = {(each.name, each.nodes, each.ranks): each for each in find_callers(run.records)}
     found = []
-    for each in newest(run.observed):
+    for each in newest(run.inside_mpi):
         caller = callers.get((each.program, each.nodes, len(each.profile.ranks)))
         if caller is not None:
             found.append((caller, each))

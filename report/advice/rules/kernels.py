@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from report.advice.rule import Hint, Judgement, hint, rule
-from report.observed import OnNode, newest
+from report.observed import Observed, newest
 from report.runs import Run
 from roofline.kernels import (
     PRODUCTS,
@@ -24,7 +24,7 @@ _WORTH: Final = 0.05
 @rule("slow_library")
 def slow_library(run: Run) -> Judgement:
     """Matrix products by a library that another one beats here, or by one that no name tells."""
-    programs = newest(each for each in run.on_node if each.hotspots)
+    programs = newest(each for each in run.observed if each.hotspots)
     if not programs:
         return "no program whose stacks were taken (npc observe --hotspots)"
     rates = [rate for rate in kernel_rates(run.records) if rate.routine in PRODUCTS]
@@ -41,7 +41,7 @@ def slow_library(run: Run) -> Judgement:
     return found
 
 
-def _hints(program: OnNode, share: KernelShare, measured: list[KernelRate]) -> list[Hint]:
+def _hints(program: Observed, share: KernelShare, measured: list[KernelRate]) -> list[Hint]:
     part = f"{program.name}: {share.share:.0%} of the time is in {share.routine}"
     names = ", ".join(share.functions[:3])
     raw = (program.raw,)

@@ -15,7 +15,7 @@ _NO_FAULT: Final = ("heaviest structure",)
 @rule("memory_use")
 def memory_use(run: Run) -> Judgement:
     """False sharing, first touch and the like, of the newest look at each program's memory."""
-    programs = newest(each for each in run.on_node if each.memory and each.memory.status == "ok")
+    programs = newest(each for each in run.observed if each.memory and each.memory.status == "ok")
     if not programs:
         return "no program whose memory was looked at (npc observe --memory)"
     found = []

@@ -47,7 +47,7 @@ _ENGINES: Final = frozenset({"filecreate", "filestat", "filedelete"})
 _DIRECTIONS: Final = ("read", "write")
 _MIXED: Final = frozenset({"rw", "readwrite", "randrw"})
 _PERCENTILES: Final = (50.0, 99.0, 99.9)
-#: So many operations have to lie above a percentile.
+#: Fewest operations that have to lie above a percentile.
 _ABOVE_IT: Final = 10
 
 #: A run time is in whole milliseconds: below this a rate is wrong by more than a tenth.

@@ -26,8 +26,7 @@ def programs(
         found = newest(each for each in run.observed if part_of(each))
         for each in found[:_MOST]:
             if part := part_of(each):
-                label = f"{run.label}: " if len(report.runs) > 1 else ""
-                yield Heading(f"{label}{each.name}")
+                yield Heading(f"{report.label(run, '{}: ')}{each.name}")
                 yield from blocks_of(report, run, each, part)
         if len(found) > _MOST:
             yield Text(f"Not shown here: {'; '.join(each.name for each in found[_MOST:])}.", "note")

@@ -341,6 +341,10 @@ class Report:
     #: Ids of charts, so that no two are alike.
     charts: int = field(default=0)
 
+    def label(self, run: Run, form: str = ": {}") -> str:
+        """The label of a run as a title has it; empty where there is no other run."""
+        return form.format(run.label) if len(self.runs) > 1 else ""
+
     def ident(self) -> str:
         """The id of one more chart."""
         self.charts += 1

@@ -29,16 +29,12 @@ def build(report: Report) -> Iterator[Block]:
     alone = {run.number for run in runs} & {run.number for run, _ in trials}
     for run in runs:
         if run.number not in alone:
-            yield from _hints(run, advise(run), [tried for _, tried in trials], _where(report, run))
+            yield from _hints(run, advise(run), [tried for _, tried in trials], report.label(run))
     for run, tried in trials:
         yield from _tried(report, run, tried)
     for run in runs:
         if run.number not in alone:
-            yield from _scores(run, _where(report, run))
-
-
-def _where(report: Report, run: Run) -> str:
-    return f": {run.label}" if len(report.runs) > 1 else ""
+            yield from _scores(run, report.label(run))
 
 
 def _hints(run: Run, advice: Advice, trials: Sequence[Tried], where: str) -> Iterator[Block]:

@@ -38,7 +38,7 @@ def build(report: Report) -> Iterator[Block]:
     for run in runs_of(report):
         bad = [record for record in run.records if not record.ok]
         notes = [finding for finding in run.findings if finding.rule.level == "note"]
-        where = f": {run.label}" if len(report.runs) > 1 else ""
+        where = report.label(run)
         if not run.records:
             yield Text(f"There are no records{where}.", "bad")
         elif not bad and not notes:

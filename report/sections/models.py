@@ -50,7 +50,7 @@ def build(report: Report) -> Iterator[Block]:
 
 
 def _of_run(report: Report, run: Run, fits: Fits) -> Iterator[Block]:
-    where = f": {run.label}" if len(report.runs) > 1 else ""
+    where = report.label(run)
     believed = {(each.source, each.best) for each in fits.comparisons}
     drawn = [
         fit

@@ -65,7 +65,7 @@ def _figure(report: Report, run: Run, test: PairTest, squares: dict[Pair, list[R
         f"{test.name} within and between {len(names)} modules: {', '.join(names)}. A square is the median of "
         f"its pairs of nodes, as a ratio to that of the squares, {format_quantity(normal, metric.unit)}."
     )
-    title = f"Modules: {test.name}" + (f", {run.label}" if len(report.runs) > 1 else "")
+    title = f"Modules: {test.name}" + report.label(run, ", {}")
     grid = pairs.grid(report.ident(), title, f"{shows} The table below has the numbers.")
     yield grid_figure(replace(grid, side=_SIDE), shows, _READING, _table(title, squares, metric.unit))
     alone = [name for name in names if (name, name) not in values]

@@ -118,7 +118,7 @@ def _figure(
             f"groups of {each} neighbouring nodes, called by their first" if by_first else "leaf switches"
         )
         shows += f" Squares are medians of {called}."
-    title = f"Pairs: {name}" + (f", {run.label}" if len(report.runs) > 1 else "")
+    title = f"Pairs: {name}" + report.label(run, ", {}")
     grid = pairs.grid(
         report.ident(),
         title,

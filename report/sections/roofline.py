@@ -35,9 +35,7 @@ def build(report: Report) -> Iterator[Block]:
 
 def _of_run(report: Report, run: Run) -> Iterator[Block]:
     found = run.roofline
-    title = f"{found.title}: {host_text(found.hosts)}, {date_text(found)}"
-    if len(report.runs) > 1:
-        title = f"{run.label}: {title}"
+    title = f"{report.label(run, '{}: ')}{found.title}: {host_text(found.hosts)}, {date_text(found)}"
 
     def records(of: Estimate | Application) -> list[str]:
         if isinstance(of, Estimate):

@@ -88,7 +88,7 @@ def _figure(
     words = _WORDS[kind[0]][kind[1]]
     shows = words["shows"]
     title = " ".join(filter(None, (words["title"], network)))
-    title = f"{title}: {run.label}" if len(report.runs) > 1 else title
+    title += report.label(run)
     names = ", ".join(sweep.name for sweep in sweeps)
     text = f"{shows} {len(sweeps)} lines: {names}. The table below has all numbers."
     chart = describe(

@@ -51,8 +51,7 @@ def build(report: Report) -> Iterator[Block]:
 
 
 def _study(report: Report, run: Run, study: Study) -> Iterator[Block]:
-    label = f"{run.label}: " if len(report.runs) > 1 else ""
-    yield Heading(f"{label}{study.program}")
+    yield Heading(f"{report.label(run, '{}: ')}{study.program}")
     failed = sum(each.seconds is None for each in study.ran)
     each = f"{study.runs} or more" if study.most else str(study.runs)
     lines = (

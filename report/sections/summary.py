@@ -30,7 +30,7 @@ from roofline.table import interval_text, notes, samples, source_text
 TITLE = "Summary"
 _VERDICTS = ("FAIL", "DEGRADED", "INVALID", "MISSING", "CHANGED", "WATCH", "PASS")
 _TONES = {"PASS": "good", "WATCH": "note", "CHANGED": "note"}
-#: So many series are named; the section of the history has all.
+#: Series that are named at most; the section of the history has all.
 _MOST = 12
 
 

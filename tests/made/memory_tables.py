@@ -29,7 +29,7 @@ OFTEN = 1021
 
 @dataclass
 class Access:
-    """So many accesses of a thread to each of some words of a page, at a moment in ns."""
+    """Accesses of a thread to each of some words of a page, at a moment in ns."""
 
     thread: int
     time: int

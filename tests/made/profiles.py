@@ -30,7 +30,7 @@ _TO_ROOT: Final = ("MPI_Reduce", "MPI_Gather", "MPI_Gatherv")
 
 
 class Job:
-    """So many ranks, `per_node` on each node (all on one by default).
+    """`ranks` ranks, `per_node` on each node (all on one by default).
 
     ahead: seconds by which the clock of node k is ahead of that of node k − 1; drift: what it gains on it in
     a second; error: how wrong a measured offset can be.

@@ -21,10 +21,9 @@ from pathlib import Path
 import click
 
 from npc.jobs.sample import turns
-from npc.records.node_probes import MeasuredOverhead
+from npc.records.node_probes import MeasuredOverhead, percent
 from npc.statistics.medians import MIN_SAMPLES, summarise
 from observe.asked import Asked
-from observe.overhead import percent
 from observe.rank_files import read_ranks
 from observe.run import RANKS, run
 

@@ -18,7 +18,6 @@ from observe.hotspots.table import hotspots
 from observe.memory.outputs import memory
 from observe.mpi.counters import counters
 from observe.observation import Observation
-from observe.overhead import overhead
 from observe.probes.table import probes
 
 
@@ -69,8 +68,8 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
         say(line)
     for line in probes(observation.probes) if observation.probes else ():
         say(line)
-    for line in overhead(observation.overhead) if observation.overhead else ():
-        say(line)
+    if observation.overhead and observation.overhead.words:
+        say(observation.overhead.words)
     measured = observation.overhead.measured if observation.overhead else None
     for line in table(measured) if measured else ():
         say(line)

@@ -6,11 +6,10 @@ anyway. Costs are those of the machine that this runs on: of a job its first nod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from npc.records.node_probes import Overhead, Probes
-from npc.records.units import format_quantity
 from observe.asked import Asked
 from observe.companions import HOTSPOTS, PROBES
 from observe.costs import mpi_calls, stacks
@@ -99,20 +98,3 @@ def _of_probes(probes: Probes | None, seen: Sequence[WatchedRank]) -> float | No
         if lasted > 0:
             shares.append(sum(node.cost or 0.0 for node in nodes if node.host == host) / lasted)
     return max(shares, default=None)
-
-
-def overhead(found: Overhead) -> Iterator[str]:
-    """As people read it on the terminal."""
-    if found.estimated:
-        parts = ", ".join(f"{name} {percent(share)}" for name, share in found.estimated.items())
-        whole = percent(sum(found.estimated.values()))
-        whole = whole if whole.startswith("less") else f"about {whole}"
-        limit = f"; probes may take {percent(found.budget)} (--overhead)" if found.budget is not None else ""
-        yield f"watching took {whole} of the run time, as estimated ({parts}){limit}"
-
-
-def percent(share: float) -> str:
-    """``0.031 %``."""
-    if abs(share) < 5e-6:
-        return "less than 0.001 %"
-    return f"{format_quantity(100 * share, '1', 2)} %"

@@ -16,10 +16,15 @@ _MOST_FILES: Final = 65536
 def leave_launcher(kept: Iterable[int]) -> None:
     """Be in a session of one's own, without what a launcher might wait for. kept: descriptors."""
     os.setsid()
-    for each in PASSED_ON:
-        signal.signal(each, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
-    for first, after in pairwise(sorted({0, 1, 2, _MOST_FILES, *kept})):
+    be_deaf({0, 1, 2, *kept})
+
+
+def be_deaf(kept: Iterable[int]) -> None:
+    """Ignore what launchers send, and close every descriptor but those `kept`."""
+    for each in PASSED_ON:
+        signal.signal(each, signal.SIG_IGN)
+    for first, after in pairwise(sorted({-1, *kept, _MOST_FILES})):
         os.closerange(first + 1, after)

@@ -96,11 +96,8 @@ def overhead_lines(found: Overhead | None) -> Iterator[str]:
     """What watching took of the run time, as estimated and as measured."""
     if found is None:
         return
-    if found.estimated:
-        parts = ", ".join(f"{name} {share:.2%}" for name, share in found.estimated.items())
-        total = sum(found.estimated.values())
-        budget = "" if found.budget is None else f"; {found.budget:.2%} was allowed"
-        yield f"watching took an estimated {total:.2%} of the run time ({parts}){budget}"
+    if found.words:
+        yield found.words
     if (measured := found.measured) is not None:
         spread = "too few pairs for an interval"
         if measured.low is not None and measured.high is not None and measured.coverage is not None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
+from npc.records.units import format_quantity
+
 #: The keys of an observation.
 PROBES: Final = "probes"
 OVERHEAD: Final = "overhead"
@@ -146,3 +148,21 @@ class Overhead:
     estimated: Mapping[str, float] = field(default_factory=dict)
     budget: float | None = None
     measured: MeasuredOverhead | None = None
+
+    @property
+    def words(self) -> str:
+        """The estimate; empty without one."""
+        if not self.estimated:
+            return ""
+        parts = ", ".join(f"{name} {percent(share)}" for name, share in self.estimated.items())
+        whole = percent(sum(self.estimated.values()))
+        whole = whole if whole.startswith("less") else f"about {whole}"
+        limit = "" if self.budget is None else f"; probes may take {percent(self.budget)} (--overhead)"
+        return f"watching took {whole} of the run time, as estimated ({parts}){limit}"
+
+
+def percent(share: float) -> str:
+    """``0.031 %``."""
+    if abs(share) < 5e-6:
+        return "less than 0.001 %"
+    return f"{format_quantity(100 * share, '1', 2)} %"

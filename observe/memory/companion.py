@@ -19,15 +19,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from npc.machine.load import cgroup_memory_bytes
-from npc.machine.processes import RANK, die_with_parent, read, told
+from npc.machine.processes import RANK, die_with_parent, local_ranks, read, told
 from npc.python import python
 from npc.records.memory_use import MEMORY
 from observe.asked import Companion
+from observe.own_session import be_deaf
 
 #: The program's environment names the table by this.
 TABLE: Final = "NPC_MEMORY_TABLE"
@@ -37,7 +37,6 @@ VALGRIND: Final = ("valgrind", "--tool=lackey")
 _LEAST_BYTES: Final = 64 << 20
 #: Settings that go to the library as ``NPC_MEMORY_NAME``.
 _PASSED_ON: Final = ("interval", "budget")
-_LOCAL_RANKS: Final = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_TASKS_PER_NODE")
 #: `npc_table`: magic, began; then tick and slot, which are written here.
 _MAGIC: Final = b"NPCMEM\n\0"
 _BEGAN: Final = struct.Struct("<Q")
@@ -54,7 +53,6 @@ _SLOWEST_S: Final = 0.01
 _READ_S: Final = 10.0
 #: Reading a table of gigabytes.
 _REDUCE_S: Final = 600.0
-_MOST_FILES: Final = 65536
 _REDUCE: Final = Path(__file__).with_name("reduce.py")
 
 
@@ -92,11 +90,7 @@ class RankMemoryTable(Companion):
             return child
         try:
             die_with_parent(signal.SIGKILL)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-                signal.signal(number, signal.SIG_IGN)
-            kept = sorted({-1, self._table, *(self._trace[:1] if self._trace else ()), _MOST_FILES})
-            for first, after in pairwise(kept):
-                os.closerange(first + 1, after)
+            be_deaf({self._table, *(self._trace[:1] if self._trace else ())})
             work()
         finally:
             os._exit(0)
@@ -145,10 +139,9 @@ class RankMemoryTable(Companion):
         library = Path(self._settings["library"])
         if not library.exists():  # the dynamic linker would say so for every process
             return f"{library} is not on {os.uname().nodename}"
-        ranks = told(_LOCAL_RANKS) or 1
         try:
             self._table = os.memfd_create("npc-memory")
-            os.ftruncate(self._table, max(_LEAST_BYTES, _free_bytes() // 4 // ranks >> 12 << 12))
+            os.ftruncate(self._table, max(_LEAST_BYTES, _free_bytes() // 4 // local_ranks() >> 12 << 12))
             if self._settings["mode"] == "valgrind":
                 self._trace = os.pipe()
         except OSError as error:  # RLIMIT_FSIZE counts for it as well

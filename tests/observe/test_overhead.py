@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from npc.records.node_probes import MeasuredOverhead, Overhead
+from npc.records.node_probes import MeasuredOverhead, Overhead, percent
 from npc.records.reading import Reading
 from npc.records.record import Record, read_csv
 from npc.records.series import Series
 from observe.check_observer import measured, table
-from observe.overhead import overhead, percent, read_budget
+from observe.overhead import read_budget
 from parsers.observed import parse, watching
 from tests.lab.mpis import MPIS
 from tests.lab.npb_job import MPI_ENVIRONMENT
@@ -91,10 +91,10 @@ def test_the_interval_has_the_true_ratio_as_often_as_it_says() -> None:
 
 def test_the_terminal_says_what_it_took() -> None:
     found = Overhead(estimated={"mpi": 0.0004, "probes": 0.011}, budget=0.02)
-    assert list(overhead(found)) == [
+    assert found.words == (
         "watching took about 1.1 % of the run time, as estimated (mpi 0.04 %, probes 1.1 %); "
         "probes may take 2 % (--overhead)"
-    ]
+    )
     assert percent(1e-7) == "less than 0.001 %"
 
 

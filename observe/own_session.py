@@ -27,4 +27,5 @@ def be_deaf(kept: Iterable[int]) -> None:
     for each in PASSED_ON:
         signal.signal(each, signal.SIG_IGN)
     for first, after in pairwise(sorted({-1, *kept, _MOST_FILES})):
-        os.closerange(first + 1, after)
+        if after > first + 1:  # of none, closerange(0, 0) would close all
+            os.closerange(first + 1, after)

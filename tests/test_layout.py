@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +41,16 @@ def test_what_is_shipped_is_what_is_tested() -> None:
     own = {"conftest.py", "test_layout.py", "test_sample.py"}
     paths = [path for path in TESTS.rglob("*.py") if "NPC_WATCH" in path.read_text(encoding="utf-8")]
     assert {path.name for path in paths} == own
+
+
+def test_the_name_of_a_class_stands_for_one_idea() -> None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for room in ("benchmarks", "cron", "npb", "npc", "observe", "parsers", "report", "roofline"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    places[node.name].append(str(path.relative_to(ROOT)))
+    assert not {name: where for name, where in places.items() if len(where) > 1}
 
 
 @pytest.mark.parametrize("name", BENCHES)

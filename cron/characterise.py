@@ -25,12 +25,12 @@ from npc.files import no_link
 from npc.jobs import jube, wait
 from npc.jobs.progress import Display, rows_of
 from npc.jobs.stop import Stop
-from npc.jobs.workpackages import WORKPACKAGES, Workpackage, read_workpackages
+from npc.jobs.workpackages import Workpackage, read_workpackages
 from npc.machine.fabric import natural
-from npc.places import shared, workplace
+from npc.places import own, shared, shown, workplace
 from npc.python import python
 from npc.records.record import Record
-from npc.records.run import RECORDS, read_run
+from npc.records.run import RECORDS, WORKPACKAGES, read_run
 
 #: In the folder of the runs: held by whoever makes a run there.
 LOCK: Final = ".characterise.lock"
@@ -109,7 +109,7 @@ def run_jube(what: Characterisation, run: Path, log: IO[bytes], stop: Stop, disp
 
 def step(*words: str) -> int:
     """Run one of NPC's own commands in a process of its own, so that its failure costs nothing else."""
-    return subprocess.run(python("-m", "npc", *words), cwd=workplace()).returncode
+    return subprocess.run(python("-m", "npc", *words)).returncode
 
 
 def measure_and_draw(what: Characterisation, as_json: bool) -> int:
@@ -123,7 +123,8 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
         words = ["jube", "result", str(what.outpath), "--id", str(number), "--analyse"]
         subprocess.run(words, cwd=workplace(), env=what.env, capture_output=True)
     step("environment", "--output", str(run / "environment.json"))
-    step("collect", str(run))
+    named = shown(run)
+    step("collect", named)
     records = read_run(run) if (run / RECORDS).exists() else []
     for each in workpackages:
         if each.failed:
@@ -132,11 +133,11 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     if pairs := list(_pairs(run, records, as_json)):
         click.echo("\n".join(pairs))
     elif not _unavailable(records) and (_in_a_roofline(records) or not records):
-        drawn = step("roofline", str(run), *(["--json"] if as_json else []))
+        drawn = step("roofline", named, *(["--json"] if as_json else []))
     if not as_json:
-        click.echo(f"run: {run}   {time.monotonic() - begun:.0f} s")
+        click.echo(f"run: {named}   {time.monotonic() - begun:.0f} s")
         if records:
-            click.echo(f"next: npc report {shlex.quote(str(run))}   everything on one page")
+            click.echo(f"next: {own('npc')} report {shlex.quote(named)}   everything on one page")
     goes_on = any(each.is_open and each.batch_job() for each in workpackages)
     later = f"; its jobs go on: npc wait {run}; npc collect {run}; npc roofline {run}" if goes_on else ""
     if isinstance(ending, signal.Signals):

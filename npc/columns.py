@@ -1,10 +1,11 @@
-"""Tables of plain text that fit a terminal: columns as wide as their widest cell, folded between words where
-the line has no room."""
+"""Text that fits a terminal, folded between words: tables with columns as wide as their widest cell, and
+sentences."""
 
 from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Container, Iterator, Sequence
 from itertools import zip_longest
 from typing import Final
@@ -14,9 +15,12 @@ MOST: Final = 100
 _GAP: Final = "  "
 _LEAST_LAST: Final = 16
 #: Lines of a cell of the last column; a longer one has its own lines below the row.
-_MOST_LINES: Final = 2
+_MOST_LINES: Final = 3
+#: What a sentence is continued behind: ``  why: ``, ``1. ``, or spaces.
+_LABEL: Final = re.compile(r" *(?:\w+: +|\d+\. )?")
+_TYPED: Final = re.compile(r" +(?:npc|npb|jube|mpirun|srun|make|[A-Z]\w+=)")
 #: Between words; a number stays with its unit, and an interval whole.
-_BETWEEN: Final = re.compile(r"(?<!\d)(?<!\d,) +|(?<=\d) +(?=[a-z]{3}|[(…–])")
+_BETWEEN: Final = re.compile(r"(?<!\d)(?<!\d,) +|(?<=\d) +(?=[a-z]{3}|[\[(…–])")
 
 
 def columns(
@@ -25,8 +29,8 @@ def columns(
     """The text of each row, of several lines where it is folded, none wider than the terminal and `MOST`.
 
     The first row has the names. Without `keep_empty` a column is left out that only the first row fills.
-    right: places of columns that are aligned on their right. indent: before every line. Where it takes fewer
-    lines, the last columns stand below their row, a line each with its name; so do long cells of the last.
+    right: places of columns that are aligned on their right. indent: before every line. Where it is easier
+    to read, the last columns stand below their row, a line each with its name; so do long cells of the last.
     """
     kept = [
         (at in right, [" ".join(cell.split("\n")) for cell in column])
@@ -34,20 +38,43 @@ def columns(
         if keep_empty or any(column[1:])
     ]
     cells, to_right = [column for _, column in kept], [aligned for aligned, _ in kept]
-    room = min(MOST, shutil.get_terminal_size((MOST, 24)).columns) - len(indent)
+    room = _room() - len(indent)
     tables = [
         [*_rows(cells, to_right, beside, room)]
         for beside in range(len(cells), 0, -1)
         if beside == 1 or _width(_leasts(cells[:beside])) <= room
     ]
-    shortest = min(tables, key=lambda table: sum(map(len, table)), default=[])
-    return ["\n".join(f"{indent}{line}".rstrip() for line in lines) for lines in shortest]
+    best = min(tables, key=_breaks, default=[])
+    return ["\n".join(f"{indent}{line}".rstrip() for line in [*row, *below]) for row, below in best]
+
+
+def sentences(text: str) -> str:
+    """A text whose lines fit the terminal: what continues a line stands below what follows its label. Lines
+    to be typed stay as they are, and so does all of it where stdout is no terminal: programs read it."""
+    if not sys.stdout.isatty():
+        return text
+    return "\n".join(line if _TYPED.match(line) else _sentence(line) for line in text.split("\n"))
+
+
+def _sentence(line: str) -> str:
+    label = _LABEL.match(line)
+    hang = label.end() if label and label.end() <= _LEAST_LAST else len(line) - len(line.lstrip(" ")) + 2
+    return line[:hang] + ("\n" + " " * hang).join(_fold(line[hang:], _room() - hang))
+
+
+def _room() -> int:
+    return min(MOST, shutil.get_terminal_size((MOST, 24)).columns)
+
+
+def _breaks(table: Sequence[tuple[list[str], list[str]]]) -> int:
+    """How hard it is to read: its lines, and once more those that leave the columns."""
+    return sum(len(row) + 2 * len(below) for row, below in table)
 
 
 def _rows(
     cells: Sequence[Sequence[str]], to_right: Sequence[bool], beside: int, room: int
-) -> Iterator[list[str]]:
-    """The lines of each row, whose first `beside` cells stand beside each other and the others below."""
+) -> Iterator[tuple[list[str], list[str]]]:
+    """The lines of each row: of its first `beside` cells beside each other, and of the others below."""
     widths = _widths(cells[:beside], room)
     names = [column[0] for column in cells]
     for place, row in enumerate(zip(*cells, strict=True)):
@@ -62,10 +89,8 @@ def _rows(
             )
             for parts in zip_longest(*folded, fillvalue="")
         ]
-        for name, cell in below:
-            if cell and place:
-                lines += [f"    {line}" for line in _fold(": ".join(filter(None, (name, cell))), room - 4)]
-        yield lines
+        told = [": ".join(filter(None, (name, cell))) for name, cell in below if cell and place]
+        yield lines, [f"    {line}" for text in told for line in _fold(text, room - 4)]
 
 
 def _width(widths: Sequence[int]) -> int:

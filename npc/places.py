@@ -5,7 +5,10 @@ A wheel has all that a checkout has beside the Python packages in ``npc/suite``,
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Final
@@ -54,6 +57,19 @@ def workplace() -> Path:
 def typed(path: Path) -> str:
     """A path as one types it in the `workplace`."""
     return str(path.relative_to(workplace()) if path.is_relative_to(workplace()) else path)
+
+
+def shown(path: Path) -> str:
+    """A path as one would type it here: relative to the current folder if it is below it."""
+    path = Path(os.path.normpath(path.absolute()))
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def own(command: str) -> str:
+    """One of NPC's commands as one types it here: by its path where the `PATH` does not have it."""
+    path = Path(sys.prefix) / "bin" / command
+    return command if shutil.which(command) or not path.exists() else shlex.quote(shown(path))
 
 
 def shared() -> Path:

@@ -78,6 +78,7 @@ def advise(
     import json
     import re
 
+    from npc.columns import sentences
     from report.advice import advise as judge
     from report.advice import all_rules, gather
     from report.advice.rule import Trial
@@ -103,7 +104,7 @@ def advise(
         own = Trial(set=dict(word.split("=", 1) for word in settings), replace=replaced)
         _try(run, found, hint_name, own if settings or replaced else None, launches, output, as_json)
         return
-    click.echo(json.dumps(_document(run, found), indent=1) if as_json else _text(run, found))
+    click.echo(json.dumps(_document(run, found), indent=1) if as_json else sentences(_text(run, found)))
     if not run.usable:
         sys.exit(1)
 
@@ -188,8 +189,8 @@ def _document(run: Run, advice: Advice) -> dict[str, Any]:
 
 
 def _text(run: Run, advice: Advice) -> str:
+    from npc.places import shown
     from report.advice import conclusion
-    from report.runs import shown
 
     parts = [run.words]
     for number, (rule, hint) in enumerate(advice.hints, 1):
@@ -199,7 +200,7 @@ def _text(run: Run, advice: Advice) -> str:
             f"   do:     {hint.do}",
             f"   brings: {hint.brings}",
             f"   source: {rule.source}",
-            f"   try:    {_how_to_try(hint, rule, number, advice)}",
+            f"   try:    {_how_to_try(hint, rule, number, run, advice)}",
         ]
         if hint.raw:
             files = ", ".join(shown(run.folder / raw) for raw in hint.raw[:3])
@@ -220,9 +221,14 @@ def _text(run: Run, advice: Advice) -> str:
     return "\n\n".join(parts)
 
 
-def _how_to_try(hint: Hint, rule: AdviceRule, number: int, advice: Advice) -> str:
-    """The option that tries a hint, or why there is none."""
+def _how_to_try(hint: Hint, rule: AdviceRule, number: int, run: Run, advice: Advice) -> str:
+    """The command that tries a hint, or why there is none."""
+    import shlex
+
+    from npc.places import shown
+
     if isinstance(hint.trial, str):
         return f"not by npc: {hint.trial}"
     alone = sum(other.name == rule.name for other, _ in advice.hints) == 1
-    return f"npc advise … --try {rule.name if alone else number}"
+    folders = shlex.join(shown(each.folder) for each in (run, *run.guests))
+    return f"npc advise {folders} --try {rule.name if alone else number}"

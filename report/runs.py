@@ -21,6 +21,7 @@ from npc.catalogue.row import Layer
 from npc.document import below
 from npc.files import read_json
 from npc.machine.platform import InvalidPlatform, Platform
+from npc.places import shown
 from npc.records.launch import ENVIRONMENT, Launch
 from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
@@ -460,13 +461,6 @@ def _labels(named: Sequence[tuple[Path, str]]) -> list[str]:
         if len(set(found)) == len(found):
             return found
     return [f"{name} {number}" for number, (_, name) in enumerate(named)]
-
-
-def shown(path: Path) -> str:
-    """A path as one would type it here: relative to the current folder if it is below it."""
-    path = Path(os.path.normpath(path.absolute()))
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def better(metric: str) -> str:

@@ -41,13 +41,12 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 Part = Literal["compute", "memory", "network", "I/O"]
 PARTS: Final[tuple[Part, ...]] = ("compute", "memory", "network", "I/O")
-#: What makes the share of a part known.
-_NEEDS: Final = {
-    "compute": "likwid's peak (tag compute), and cores, clock_hz, simd_bits, simd_units, fma in "
-    "platform.toml",
-    "memory": "STREAM or LIKWID (tag memory), and memory_bandwidth in platform.toml",
-    "network": "a test between two nodes (tag network or rdma), and its interface in platform.toml",
-    "I/O": "fio (tag io), and io_read_bandwidth, io_write_bandwidth in platform.toml",
+#: What makes the share of a part known: a measurement, and limits of platform.toml.
+_NEEDS: Final[dict[Part, tuple[str, str]]] = {
+    "compute": ("likwid's peak (tag compute)", "cores, clock_hz, simd_bits, simd_units, fma"),
+    "memory": ("STREAM or LIKWID (tag memory)", "memory_bandwidth"),
+    "network": ("a test between two nodes (tag network or rdma)", "its interface"),
+    "I/O": ("fio (tag io)", "io_read_bandwidth, io_write_bandwidth"),
 }
 #: What the nominal limits of a part are made of, as far as a machine proposes it.
 _KEYS: Final[dict[Part, frozenset[str]]] = {
@@ -116,11 +115,17 @@ def find_scores(roofline: Roofline, proposed: Mapping[str, str] | None = None) -
     """The scores of a machine; `Scores.whole` is None where no nominal limit is known. proposed: key of a
     limit that nobody has compared with a data sheet → where it comes from."""
     proposed = dict(proposed or {})
+    ceilings: dict[Part, list[Ceiling]] = {
+        "compute": [each for each in roofline.of_kind("compute") if each.name.startswith("peak ")],
+        "memory": [each for each in roofline.of_kind("memory") if each.level == "MEM"],
+        "network": [each for each in roofline.of_kind("network") if each.nodes > 1],
+        "I/O": roofline.of_kind("io"),
+    }
     shares: dict[Part, Shares] = {
-        "compute": _shares(c for c in roofline.of_kind("compute") if c.name.startswith("peak ")),
-        "memory": _shares(_best(c for c in roofline.of_kind("memory") if c.level == "MEM")),
-        "network": _shares(_fastest(roofline.of_kind("network"))),
-        "I/O": _shares(ceiling for of in _by_direction(roofline).values() for ceiling in _best(of)),
+        "compute": _shares(ceilings["compute"]),
+        "memory": _shares(_best(ceilings["memory"])),
+        "network": _shares(_fastest(ceilings["network"])),
+        "I/O": _shares(ceiling for of in _by_direction(ceilings["I/O"]).values() for ceiling in _best(of)),
     }
     refuted = {
         part: f"{above[0].name} is beyond the limit that the machine suggests ({measured(above[0])}): write "
@@ -130,9 +135,16 @@ def find_scores(roofline: Roofline, proposed: Mapping[str, str] | None = None) -
     }
     shares = {part: found for part, found in shares.items() if found and part not in refuted}
     parts = {part: geometric_mean([share for _, share in found]) for part, found in shares.items()}
-    missing = {part: refuted.get(part, _NEEDS[part]) for part in PARTS if part not in parts}
+    missing = {
+        part: refuted.get(part, _lacking(part, bool(ceilings[part]))) for part in PARTS if part not in parts
+    }
     whole = geometric_mean(list(parts.values())) if parts else None
     return Scores(shares, parts, missing, whole, tuple(_applications(roofline)), proposed)
+
+
+def _lacking(part: Part, is_measured: bool) -> str:
+    test, limits = _NEEDS[part]
+    return f"{limits} in platform.toml" if is_measured else f"{test}, and {limits} in platform.toml"
 
 
 def _applications(roofline: Roofline) -> Iterable[ApplicationScore]:
@@ -206,10 +218,10 @@ def _best(ceilings: Iterable[Ceiling]) -> list[Ceiling]:
     return [max(found, key=lambda ceiling: ceiling.value)] if found else []
 
 
-def _by_direction(roofline: Roofline) -> dict[Direction, list[Ceiling]]:
+def _by_direction(ceilings: Iterable[Ceiling]) -> dict[Direction, list[Ceiling]]:
     """The I/O ceilings of reading and of writing."""
     found: dict[Direction, list[Ceiling]] = {}
-    for ceiling in roofline.of_kind("io"):
+    for ceiling in ceilings:
         found.setdefault(direction_of(ceiling), []).append(ceiling)
     return found
 
@@ -250,8 +262,9 @@ def format_scores(run: Run, scores: Scores) -> str:
     for part, shares in scores.shares.items():
         lines.append(f"\n{part:9} {_score(scores.parts[part])}")
         lines += [f"  {share.value:6.1%}  {of.name}: {measured(of)}" for of, share in shares]
-    for part, needs in scores.missing.items():
-        lines.append(f"\n{part:9} not known: {needs}")
+    if scores.missing:
+        lines.append("")
+    lines += [f"{part:9} not known: {needs}" for part, needs in scores.missing.items()]
     if scores.applications:
         lines.append("\nApplications, of what the nominal limits allow them at their own intensities:")
         lines += map(_application_text, scores.applications)
@@ -262,7 +275,10 @@ def format_scores(run: Run, scores: Scores) -> str:
         parts = ", ".join(scores.parts)
         lines.append(f"\nall       {_score(scores.whole)}: the geometric mean of {parts}")
     else:
-        lines.append("\nNo score: nothing is measured that has a nominal limit.")
+        limits = f"platforms/{run.platform_name}/platform.toml" if run.platform_name else "platform.toml"
+        lines.append(
+            f"\nNo score: nothing is measured that has a nominal limit; {limits} has them (docs/advise.md)."
+        )
     return "\n".join(lines)
 
 

@@ -27,6 +27,7 @@ def score(run: Path, platform: str, as_json: bool) -> None:
     import csv
     import json
 
+    from npc.columns import sentences
     from report.advice import gather
     from report.score import format_scores, to_document
     from report.score import score as score_of
@@ -36,6 +37,7 @@ def score(run: Path, platform: str, as_json: bool) -> None:
     except (OSError, ValueError, csv.Error) as error:
         raise click.UsageError(str(error)) from None
     scores = score_of(found)
-    click.echo(json.dumps(to_document(found, scores), indent=1) if as_json else format_scores(found, scores))
+    said = json.dumps(to_document(found, scores), indent=1) if as_json else format_scores(found, scores)
+    click.echo(said if as_json else sentences(said))
     if scores.whole is None:
         sys.exit(1)

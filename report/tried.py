@@ -14,6 +14,7 @@ from npc.document import plain
 from npc.files import parse_json, read_json
 from npc.machine.programs import Remembered
 from npc.machine.programs import keep as remembered_in
+from npc.places import shown
 from npc.records.launch import ENVIRONMENT, now
 from npc.records.record import Record
 from npc.records.units import format_duration, format_quantity, format_size, plural
@@ -21,7 +22,7 @@ from npc.validity.disturbance import in_words, remark
 from report.advice.rule import Trial
 from report.advice.trying import Answer, Experiment, answer, compared, mpi_of, times, word_of
 from report.compare.pairs import Half, Pair
-from report.runs import Run, shown
+from report.runs import Run
 
 SCHEMA: Final = 1
 TRIED_FILE: Final = "tried.json"

@@ -54,6 +54,7 @@ def roofline(
     """
     import json
 
+    from npc.columns import sentences
     from roofline.analyse import analyse
     from roofline.document import to_document
     from roofline.table import format_roofline
@@ -72,7 +73,7 @@ def roofline(
     if as_json:
         click.echo(json.dumps(to_document(found), indent=1))
     else:
-        click.echo(format_roofline(found) + "\n")
+        click.echo(sentences(format_roofline(found)) + "\n")
     try:
         paths = write_pictures(found, folder)
     except OSError as error:

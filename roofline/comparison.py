@@ -32,6 +32,7 @@ from npc.records.record import Record
 from npc.records.series import INTERFACE, identity, repeats_size, test_name
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import Summary, summarise
+from roofline.table import quantity_texts
 
 #: Params that tell the network: what was said by ``npc sample --param network=…``, the interface that npb saw
 #: sockets use, perftest's device. Nothing tells what MPI used by itself.
@@ -254,13 +255,12 @@ def format_sweeps(sweeps: Sequence[SweepLine]) -> str:
         unit = METRICS[sweep.metric].unit
         best = max if sweep.metric == "bandwidth" else min
         size, summary = best(sweep.points.items(), key=lambda point: point[1].median)
-        interval, edges = "one sample", sweep.edges(size)
-        if edges:
-            low, high = (format_quantity(edge, unit, 3) for edge in edges)
-            interval = f"[{low}, {high}]" if summary.low is not None else f"{low} to {high}: range"
+        low, high = sweep.edges(size) or (None, None)
+        value, interval = quantity_texts(summary.median, unit, low, high, 3)
+        interval = f"{interval} range" if interval and summary.low is None else interval or "one sample"
         sizes = f"{format_size(min(sweep.points))}–{format_size(max(sweep.points))}"
         rows.append(
             (sweep.name, sweep.network if several else "", sweep.metric, sizes,
-             format_quantity(summary.median, unit, 3), interval, format_size(size), str(summary.n))
+             value, interval, format_size(size), str(summary.n))
         )  # fmt: skip
     return "\n".join(columns(rows, keep_empty=False))

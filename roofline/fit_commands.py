@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from roofline.prediction import Believed
 
+_MAKES: Final = "`npc fit RECORDS --output FIT.json` makes what is meant"
 _OPERATIONS: Final = ("send", "bcast", "allreduce", "alltoall", "barrier")
 
 
@@ -40,6 +41,7 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
     """
     import json
 
+    from npc.columns import sentences
     from roofline.fit_document import to_document
     from roofline.fit_table import format_fits
     from roofline.fits import fit_records
@@ -55,7 +57,7 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
             f"none of the {len(read)} records is part of a sweep over the message size{reasons}{rest}", 1
         )
     document = to_document(found)
-    click.echo(json.dumps(document, indent=1) if as_json else format_fits(found))
+    click.echo(json.dumps(document, indent=1) if as_json else sentences(format_fits(found)))
     if output:
         from npc.files import write_whole
 
@@ -120,6 +122,7 @@ def predict(
     import math
     from dataclasses import asdict
 
+    from npc.columns import sentences
     from npc.validity.disturbance import remark
     from roofline.fit_document import InvalidDocument, predictable, read_believed
     from roofline.fit_table import format_predictions
@@ -165,7 +168,7 @@ def predict(
             f"Left out: {len(every) - len(found)} with messages of more than {REACH:.0f} times the largest "
             "size fitted (--extrapolate); a sweep over larger sizes tells more."
         )
-    click.echo(format_predictions(found, said))
+    click.echo(sentences(format_predictions(found, said)))
 
 
 def _said(
@@ -176,12 +179,14 @@ def _said(
     operation: Sequence[str],
 ) -> list[str]:
     """What to know below the table."""
+    from npc.records.units import format_size, plural
     from roofline.fit_table import NO_ARITHMETIC, ranges_text
 
     coverage = min((each.coverage for each in found if each.coverage is not None), default=None)
     said = [
         f"From {chosen['sweep']['name']} on {chosen['sweep']['platform']}, "
-        f"{chosen['first']:.0f} to {chosen['last']:.0f} bytes, {chosen['sweep']['nodes']} node(s). "
+        f"{format_size(chosen['first'])} to {format_size(chosen['last'])}, "
+        f"{plural(chosen['sweep']['nodes'], 'node')}. "
         "No link is shared in these models: where links are, the true time is longer.",
         f"Believed, by the errors on sizes not shown: {ranges_text(believed.ranges)}.",
     ]
@@ -213,9 +218,9 @@ def _document(path: Path) -> Any:
     except FileNotFoundError:
         raise failure(f"{path}: no such file; `npc fit RECORDS --output {path}` makes it") from None
     except OSError as error:
-        raise failure(f"{path}: {error.strerror}") from None
+        raise failure(f"{path}: {error.strerror}; {_MAKES}") from None
     except ValueError:
-        raise failure(f"{path}: no JSON; `npc fit RECORDS --output FIT.json` makes what is meant") from None
+        raise failure(f"{path}: no JSON; {_MAKES}") from None
 
 
 def _processes(text: str) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Final
 
 from npc.columns import columns
@@ -36,7 +36,7 @@ def format_fits(fits: Fits) -> str:
         table = Table("", ("", "value", "95 % interval", over, "meaning"), tuple(parameter_rows(fit)))
         parts += [_heading(fit), *_lines(table), _quality(fit)]
     for table in believed_tables(fits, _of_platform):
-        parts += [table.caption, *_lines(table)]
+        parts += [table.caption, *_lines(table, once=1)]
     parts += [_alone(fit) for fit in fits.unrivalled]
     if fits.collectives:
         table = collectives_table(fits, _of_platform)
@@ -72,7 +72,8 @@ def format_predictions(predicted: Iterable[Predicted], said: Sequence[str]) -> s
 
 def source_text(source: SweepSource) -> str:
     """``osu_latency on fuchs (2 nodes: a, b)``, with the parameters that tell it from others."""
-    hosts = ", ".join(source.hosts[:3]) + (" …" if len(source.hosts) > 3 else "")
+    names = list(dict.fromkeys(source.hosts))  # a server and its client on one
+    hosts = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
     return short_source_text(source, f" on {source.platform}", f": {hosts}" if hosts else "")
 
 
@@ -220,11 +221,12 @@ def believed_text(model: str, tied: Sequence[str]) -> str:
 
 
 def ranges_text(ranges: Sequence[Range]) -> str:
-    """Which model is believed from which size to which."""
-    return "; ".join(
-        f"{format_size(each.first)} … {format_size(each.last)} {believed_text(each.model, each.tied)}"
-        for each in ranges
-    )
+    """Which model is believed from which size to which; neighbours of which the same holds are one."""
+    parts = []
+    for text, same in groupby(ranges, lambda each: believed_text(each.model, each.tied)):
+        first, *_, last = [size for each in same for size in (each.first, each.last)]
+        parts.append(f"{format_size(first)} … {format_size(last)} {text}")
+    return "; ".join(parts)
 
 
 def percent_text(share: float) -> str:

@@ -113,7 +113,7 @@ def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> 
         if each.kind == "collective":
             continue
         if len(each.sizes) < LEAST_SIZES:
-            skipped[each.source.name] = f"{len(each.sizes)} sizes, a model needs {LEAST_SIZES}"
+            skipped[each.source.name] = f"a model needs {LEAST_SIZES} sizes, not {len(each.sizes)}"
         elif each.kind == "pattern":
             patterns[_of_benchmark(each.source)][each.source.case] = each
         else:

@@ -16,7 +16,7 @@ from npc.validity.disturbance import remark
 from roofline.applications import Application
 from roofline.mpi import verdict as mpi_verdict
 from roofline.points import verdict
-from roofline.result import Ceiling, Estimate, Roofline
+from roofline.result import Ceiling, Estimate, Ridge, Roofline
 
 _DIGITS: Final = 3
 _COLUMNS: Final = ("median", "95 % interval", "n", "size", "source")
@@ -123,11 +123,12 @@ def format_roofline(roofline: Roofline) -> str:
     parts = [f"{roofline.title}: {host_text(roofline.hosts)}, {date_text(roofline)}"]
     tables = (
         ceilings_table(roofline),
-        ridges_table(roofline),
         latencies_table(roofline),
         applications_table(roofline),
     )
-    parts += ["\n".join(columns(table.texts(), keep_empty=False)) for table in tables if table.rows]
+    texts = [table.texts() for table in tables if table.rows]
+    texts[1:1] = [_ridges(roofline)] if roofline.ridges else []
+    parts += ["\n".join(columns(rows, keep_empty=False)) for rows in texts]
     parts += [verdict(application, roofline) for application in roofline.applications]
     parts += [mpi_verdict(caller, roofline.mpi) for caller in roofline.callers]
     if said := notes(roofline):
@@ -153,13 +154,29 @@ def ridges_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
     ceilings = {ceiling.name: ceiling for ceiling in roofline.ceilings}
     rows = []
     for ridge in roofline.ridges:
-        interval = ""
-        if ridge.low is not None and ridge.high is not None:
-            interval = f"[{intensity_text(ridge.low)}, {intensity_text(ridge.high)}]"
+        intensity, interval = _place(ridge)
         both = [record for name in (ridge.compute, ridge.bandwidth) for record in records(ceilings[name])]
-        at = Cell(f"{intensity_text(ridge.intensity)} FLOP/byte", both, ridge.intensity, kind="number")
+        at = Cell(f"{intensity} FLOP/byte", both, ridge.intensity, kind="number")
         rows.append((Cell(ridge.compute), Cell(ridge.bandwidth), at, Cell(interval, kind="number")))
     return Table("Ridge points", ("ridge point of", "with", "at", "interval"), tuple(rows), folded=True)
+
+
+def _place(ridge: Ridge) -> tuple[str, str]:
+    """Its intensity without its unit, and the interval, empty if there is none."""
+    if ridge.low is None or ridge.high is None:
+        return intensity_text(ridge.intensity), ""
+    return intensity_text(ridge.intensity), f"[{intensity_text(ridge.low)}, {intensity_text(ridge.high)}]"
+
+
+def _ridges(roofline: Roofline) -> list[tuple[str, ...]]:
+    """The same for a terminal: a row for each bandwidth, a column for each peak."""
+    at = {(ridge.compute, ridge.bandwidth): ridge for ridge in roofline.ridges}
+    peaks, bandwidths = (list(dict.fromkeys(names)) for names in zip(*at, strict=True))
+    rows = [("FLOP/byte of ridge points", *peaks)]
+    for name in bandwidths:
+        met = [at.get((peak, name)) for peak in peaks]
+        rows.append((name, *("" if ridge is None else " ".join(_place(ridge)).strip() for ridge in met)))
+    return rows
 
 
 def latencies_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:

@@ -159,6 +159,7 @@ def _write(history: Path, outcome: NightOutcome, drain: bool, textfile: Path | N
     from cron.outputs import table
     from cron.publish import write_verdict
     from cron.verdict import Verdict
+    from npc.columns import sentences
 
     nodes = draining.to_drain(outcome.night, outcome.matrix)
     lasting = not outcome.night.verdict < Verdict.DEGRADED
@@ -172,7 +173,7 @@ def _write(history: Path, outcome: NightOutcome, drain: bool, textfile: Path | N
         click.echo(json.dumps(written, indent=1, ensure_ascii=False))
         return
     lines = [] if drain else [draining.drain_line(node, reason) for node, reason in nodes.items()]
-    click.echo(table(outcome.night, outcome.notes, outcome.matrix, lines), nl=False)
+    click.echo(sentences(table(outcome.night, outcome.notes, outcome.matrix, lines)), nl=False)
 
 
 def _cannot_write(error: OSError, options: Options) -> str:

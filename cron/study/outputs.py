@@ -10,7 +10,7 @@ from cron.study.judgement import runs_needed, tied
 from npc.columns import columns
 from npc.records.record import OK
 from npc.records.study import Expectation, Placement, ProgramModel, Study
-from npc.records.units import between
+from npc.records.units import between, plural
 from npc.statistics.rank_sum import ratio_interval
 
 
@@ -19,7 +19,7 @@ def lines_of(study: Study) -> Iterator[str]:
     planned = study.runs * len(study.conditions)
     if study.most:  # beyond these as many as it took
         planned = max(planned, len(study.ran))
-    made = f"{len(study.conditions)} conditions, {len(study.ran)} of {planned} runs"
+    made = f"{plural(len(study.conditions), 'condition')}, {len(study.ran)} of {planned} runs"
     yield f"{study.program} on {study.platform}: {made}"
     yield from study.notes
     yield from _failures(study)

@@ -73,7 +73,7 @@ def study_in(folder: Path) -> Study:
     try:
         return read_study(folder)
     except FileNotFoundError:
-        raise click.UsageError(f"{folder} holds no study (no {STUDY})") from None
+        raise click.UsageError(f"{folder} holds no study ({STUDY}): npc study -- COMMAND makes one") from None
     except ValueError as error:
         raise click.ClickException(str(error)) from None
 

@@ -30,13 +30,13 @@ from npc.jobs.stop import Stop
 from npc.jobs.workpackages import (
     ON_NODES,
     REASON,
-    WORKPACKAGES,
     BatchJob,
     NoRun,
     Workpackage,
     read_workpackages,
 )
 from npc.machine.fabric import expand
+from npc.records.run import WORKPACKAGES
 
 EXIT_NOTHING: Final = 1
 EXIT_UNFINISHED: Final = 5

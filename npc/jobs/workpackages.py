@@ -23,11 +23,11 @@ from npc.jobs.schedulers import KNOWN
 from npc.machine.fabric import expand
 from npc.records.launch import LAUNCHES, Awaited, last_words, read_launches
 from npc.records.record import OK
+from npc.records.run import WORKPACKAGES
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-WORKPACKAGES: Final = "workpackages.xml"
 CONFIGURATION: Final = "configuration.xml"
 #: In a workpackage's folder: why it failed. First line: the status of its records; then the job's last lines.
 REASON: Final = "reason.txt"
@@ -273,7 +273,7 @@ def find_run(path: Path) -> Path:
         return path
     runs = sorted(folder for folder in path.glob("[0-9]" * 6) if (folder / WORKPACKAGES).exists())
     if not runs:
-        raise NoRun(f"{path} is no JUBE run (no {WORKPACKAGES}) and holds none")
+        raise NoRun(f"{path} is no JUBE run (no {WORKPACKAGES}) and holds none; name one: runs/000000")
     return runs[-1]
 
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import click
 
-from npc.columns import columns
+from npc.columns import columns, sentences
 from npc.machine.environment import collect_environment
 from npc.machine.load import busy_processes
 from npc.machine.preflight import WATCHED_S, Finding, MpiTrial, preflight, start_two_ranks
 from npc.machine.tools import Found, Need, Site, find_all, os_release, ways_to_get
-from npc.places import home, is_checkout, suite
+from npc.places import home, is_checkout, own, suite
 
 #: Raised whenever a key of the JSON is renamed or changes its meaning.
 SCHEMA: Final = 1
@@ -111,14 +111,15 @@ def show(diagnosis: Diagnosis, site: Site, missing_only: bool) -> None:
         click.echo(f"The main job cannot run: {'; '.join(diagnosis.problems)}.")
     elif not missing_only:
         where = "" if is_checkout() else f" It writes into the present folder; benchmarks: {home()}."
-        click.echo(f"\nThe main job can run: npc characterise.{where}")
+        click.echo(f"\nThe main job can run: {own('npc')} characterise.{where}")
 
 
 def _print_tools(tools: Sequence[Found]) -> None:
     rows = [("tool", "version", "used by", "path")]
     for found in tools:
-        version = (found.version or f"? {found.problem}") if found.path else "missing"
-        rows.append((found.tool.name, version, found.tool.used_by, str(found.path or found.problem or "-")))
+        version = (found.version or "?") if found.path else "missing"
+        where = ": ".join(filter(None, (str(found.path or ""), found.problem))) or "-"
+        rows.append((found.tool.name, version, found.tool.used_by, where))
     heading, *lines = columns(rows)
     click.secho(heading, bold=True)
     for found, line in zip(tools, lines, strict=True):
@@ -130,6 +131,6 @@ def _print_findings(findings: Sequence[Finding]) -> None:
     colours = {"error": "red", "warning": "yellow", "note": "cyan"}
     for finding in findings:
         click.echo()
-        click.echo(f"{click.style(finding.level, fg=colours[finding.level])}: {finding.seen}")
-        click.echo(f"  why: {finding.why}")
-        click.echo(f"  do:  {finding.do}")
+        level, colon, seen = sentences(f"{finding.level}: {finding.seen}").partition(":")
+        click.echo(click.style(level, fg=colours[finding.level]) + colon + seen)
+        click.echo(sentences(f"  why: {finding.why}\n  do:  {finding.do}"))

@@ -115,7 +115,8 @@ class Awaited:
     goal: float
 
     def __str__(self) -> str:
-        reached = f"{100 * self.precision:{'.2g' if self.precision < 1 else '.0f'}}"
+        percent = 100 * self.precision
+        reached = f"{percent:{'.2g' if percent < 100 else '.0f'}}" if percent < 1000 else "over 1000"
         return f"{self.what} ±{reached} % after {self.samples}, goal ±{100 * self.goal:.2g} %"
 
 

@@ -198,4 +198,5 @@ def read_csv(path: Path) -> Iterator[Record]:
                     yield from_row(dict(zip_longest(header, cells[: len(header)], fillvalue="")))
         except (InvalidRecord, csv.Error, UnicodeDecodeError) as error:
             said = "no text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
-            raise InvalidRecord(f"{path}:{reader.line_num}: {said} ({_MEND})") from None
+            line = f":{reader.line_num}" if reader.line_num else ""
+            raise InvalidRecord(f"{path}{line}: {said} ({_MEND})") from None

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from npc.records.record import Record, read_csv
 
-RECORDS = "records.csv"
+RECORDS: Final = "records.csv"
+#: JUBE's own file, in the folder of each run.
+WORKPACKAGES: Final = "workpackages.xml"
+#: How JUBE names the folder of a run.
+_RUN: Final = "[0-9]" * 6
 
 
 def records_file(path: Path) -> Path:
@@ -15,7 +20,7 @@ def records_file(path: Path) -> Path:
     Where there is none, the folder that should hold it, or `path`: `read_run` says what is missing.
     """
     if path.is_dir() and not (path / RECORDS).is_file():
-        runs = sorted(path.glob("[0-9]" * 6))
+        runs = sorted(path.glob(_RUN))
         path = runs[-1] if runs else path
     records = path / RECORDS
     return records if records.is_file() else path
@@ -24,12 +29,16 @@ def records_file(path: Path) -> Path:
 def read_run(run: str | Path) -> list[Record]:
     """Records of a run's folder (its ``records.csv``) or of a CSV file.
 
-    Raises FileNotFoundError with the command that makes the records if there are none yet, and
-    `npc.InvalidRecord` with file and line on a bad row.
+    Raises FileNotFoundError with the command that makes the records if there are none yet, or with what to
+    name in place of a folder that is no run, and `npc.InvalidRecord` with file and line on a bad row.
     """
     path = Path(run)
     if path.is_dir():
         if not (path / RECORDS).exists():
-            raise FileNotFoundError(f"{path} has no {RECORDS} yet: `npc collect {path}` makes it")
+            from npc.records.launch import LAUNCHES
+
+            if path.match(_RUN) or (path / WORKPACKAGES).exists() or (path / LAUNCHES).exists():
+                raise FileNotFoundError(f"{path} has no {RECORDS} yet: `npc collect {path}` makes it")
+            raise FileNotFoundError(f"{path} is no run: name its folder, such as runs/000000, or a {RECORDS}")
         path = path / RECORDS
     return list(read_csv(path))

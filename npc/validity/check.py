@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from npc.columns import sentences
 from npc.machine.platform import InvalidPlatform, find_platform
 from npc.records.record import InvalidRecord, Record, to_row
 from npc.records.run import read_run
@@ -71,15 +72,19 @@ def to_document(records: Sequence[Record], findings: Sequence[Violation]) -> dic
 
 
 def show(path: Path, records: Sequence[Record], findings: Sequence[Violation]) -> None:
-    """Findings that differ in their numbers only are one, under the words of the first; then what failed."""
+    """Findings that differ in their numbers only are one, under the words of the first; then what failed.
+    Each rule has its source once."""
+    told = set()
     for alike in grouped(records, findings):
         first = alike[0]
         benchmark = records[first.place].benchmark
         cases = list(dict.fromkeys(records[finding.place].case for finding in alike))
         tests = ", ".join(cases[:4]) + (", …" if len(cases) > 4 else "")
         many = f"{len(alike)} × " if len(alike) > 1 else ""
-        click.echo(f"{first.rule.level}: {many}{benchmark} {tests}: {first.reason}")
-        click.echo(f"    rule {first.rule.name} ({first.rule.title}); {first.rule.source}")
+        click.echo(sentences(f"{first.rule.level}: {many}{benchmark} {tests}: {first.reason}"))
+        source = "" if first.rule.name in told else f" ({first.rule.title}); {first.rule.source}"
+        told.add(first.rule.name)
+        click.echo(sentences(f"    rule {first.rule.name}{source}"))
         click.echo(f"    {records[first.place].raw}")
     invalid = {finding.place for finding in findings if finding.rule.level == "invalid"}
     lost = Counter(
@@ -88,7 +93,8 @@ def show(path: Path, records: Sequence[Record], findings: Sequence[Violation]) -
         if not record.ok and place not in invalid
     )
     for (test, status), number in lost.items():
-        click.echo(f"not usable: {f'{number} × ' if number > 1 else ''}{test}: {status}")
+        many = f"{number} × " if number > 1 else ""
+        click.echo(sentences(f"not usable: {many}{test}: {status}"))
     usable = sum(record.ok and place not in invalid for place, record in enumerate(records))
     failed = f", {lost.total()} failed or unavailable" if lost else ""
     click.echo(f"{path}: {len(records)} records, {usable} of them usable, {len(invalid)} invalid{failed}")

@@ -19,11 +19,12 @@ from typing import Final
 import parsers
 from npc.document import below
 from npc.files import read_json
-from npc.jobs.workpackages import WORKPACKAGES, read_workpackages
+from npc.jobs.workpackages import read_workpackages
 from npc.records import series
 from npc.records.build import Origin, record_of_failure, records_of
 from npc.records.launch import ENVIRONMENT, LAUNCHES, read_launches
 from npc.records.record import Record
+from npc.records.run import WORKPACKAGES
 from npc.records.series import RANK_CPUS
 from npc.validity.run import judge_run, platform_of
 from parsers.observed import rank_cpus, watching

@@ -24,6 +24,7 @@ from npc.document import below
 from npc.jobs.sample import Case, job_hosts, sample_all, turns
 from npc.jobs.stop import Stop
 from npc.machine.fabric import short_name
+from npc.places import shown
 from npc.python import python
 from npc.records.launch import ENVIRONMENT, Launch, LaunchLog, batch_job, command_of, read_launches
 from npc.records.record import Record
@@ -35,7 +36,7 @@ from report.advice import Advice
 from report.advice.rule import AdviceRule, Hint, Trial
 from report.compare.pairs import Choice, Pair, compare_sides
 from report.compare.sides import Side
-from report.runs import Run, program_of, shown
+from report.runs import Run, program_of
 
 #: The setting by which records of a trial are none of the platform's usual ones: ``no``, or what was changed.
 TRIED: Final = "tried"

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import click
 
-from npc.columns import columns
+from npc.columns import columns, sentences
 from npc.records.units import format_quantity, format_size, plural
 from report.compare.difference import ENOUGH_RUNS, LEAST_FREEDOM
 from report.compare.pairs import FALSE_DISCOVERY, Comparison, Pair
@@ -96,10 +96,10 @@ def _markdown_table(header: Row, rows: Sequence[Row]) -> str:
 
 def show(comparison: Comparison, everything: bool) -> None:
     """For the terminal."""
-    click.echo(headline(comparison))
+    click.echo(sentences(headline(comparison)))
     _print_table(*_pairs(comparison, everything))
     for line in remarks(comparison, everything):
-        click.echo(line)
+        click.echo(sentences(line))
     _print_table(*_facts(comparison))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -20,7 +22,7 @@ QUESTIONS: Final = (
 
 
 @click.command(short_help="What to measure for a question in the time there is.")
-@click.argument("goal", type=click.Choice((*GOALS, *QUESTIONS)))
+@click.argument("goal", type=click.Choice((*GOALS, *QUESTIONS)), metavar="GOAL")
 @click.option(
     "--time",
     "budget_text",
@@ -48,6 +50,7 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
     import msgspec
 
     from npc.cli import entry_points
+    from npc.columns import sentences
     from npc.records.units import parse_duration
     from report.plan.planning import TooLittleTime, make_model_plan, make_plan
 
@@ -71,7 +74,7 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
         click.echo(json.dumps({**_document(found), "remembered": settings}, indent=1))
     else:
         lines = ["Remembered of this platform:", *(f"  {each.words}" for each in known)] if known else []
-        click.echo("\n\n".join(filter(None, (_text(found), "\n".join(lines)))))
+        click.echo(sentences("\n\n".join(filter(None, (_text(found), "\n".join(lines))))))
 
 
 def _machine(name: str, nodes: int | None) -> Machine:
@@ -159,21 +162,34 @@ def _document(plan: Plan) -> dict[str, Any]:
     return {"schema": SCHEMA, **document}
 
 
+def _in_bytes(setting: str, text: str) -> str:
+    """Its message and working-set sizes as everywhere: ``16 B, 4 KiB``; other settings as they are."""
+    from npc.records.units import format_size, parse_size
+
+    words = [word.strip() for word in text.split(",")]
+    try:
+        is_size = "size" in setting and setting != "hpcg_size"  # which is points
+        return ", ".join(format_size(parse_size(word)) if is_size else word for word in words)
+    except ValueError:
+        return ", ".join(words)
+
+
 def _text(plan: Plan) -> str:
     from npc.columns import columns
-    from npc.places import is_checkout
+    from npc.places import is_checkout, own
     from npc.records.units import format_duration, plural
     from npc.statistics.medians import MIN_SAMPLES
 
-    rows = [("benchmark", "tag", "nodes", "jobs", "launches", "expected", "sizes", "measures")]
+    rows = [("benchmark", "tag", "nodes", "jobs", "launches", "expected", "measures", "sizes")]
     for step in plan.steps:
         gone = set(step.commands) & plan.machine.missing
         expected = "unavailable" if gone else format_duration(step.duration(plan.samples))
         nodes = dict.fromkeys(str(min(number, plan.machine.nodes)) for number in step.nodes)
         launches = str(step.launches_of(plan.samples))
-        sizes = "; ".join(dict(step.sizes).values()) or "–"
+        sizes = "; ".join(_in_bytes(name, text) for name, text in step.sizes)
         tags, jobs = "/".join(step.tags), str(step.jobs)
-        rows.append((step.name, tags, ", ".join(nodes), jobs, launches, expected, sizes, step.measures))
+        rows.append((step.name, tags, ", ".join(nodes), jobs, launches, expected, step.measures, sizes))
+    path = [] if own("npc") == "npc" else [f"export PATH={shlex.quote(f'{sys.prefix}/bin')}:$PATH"]
     times = f", {plan.runs} times" if plan.runs > 1 else ""
     samples = plural(plan.samples, "sample")
     if plan.samples > MIN_SAMPLES:
@@ -184,7 +200,7 @@ def _text(plan: Plan) -> str:
         f"{samples} of each case, waiting for nodes not counted.",
         "\n".join(columns(rows)),
         "\n".join(plan.notes),
-        "\n  ".join([f"Type {'in the checkout' if is_checkout() else 'here'}:", *plan.lines]),
+        "\n  ".join([f"Type {'in the checkout' if is_checkout() else 'here'}:", *path, *plan.lines]),
         f"The same run by JUBE alone:\n  {plan.jube}",
     )
     return "\n\n".join(filter(None, parts))

@@ -7,23 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from npc.page.blocks import (
-    Block,
-    Cell,
-    Listing,
-    Table,
-    Text,
-    percent,
-    quantity,
-    size_cell,
-)
+from npc.page.blocks import Block, Cell, Listing, Table, Text, percent, quantity, size_cell
+from npc.places import shown
 from npc.records.units import plural
 from npc.statistics.medians import MIN_SAMPLES
 from npc.statistics.suspect import whom_of
 from npc.validity.disturbance import remark
 from report.advice import advise
 from report.history import HistorySeries, HistoryView
-from report.runs import Report, Run, shown
+from report.runs import Report, Run
 from roofline.result import Estimate
 from roofline.table import interval_text, notes, samples, source_text
 

@@ -34,7 +34,7 @@ def fit(sweep: Sweep, most: int = MOST_PIECES) -> Hockney:
         pieces,
         line_parameters(
             pieces,
-            ("α", "latency: time of a message before its first byte"),
+            ("α", "latency: time before the first byte"),
             ("β", "time of one more byte"),
             ("1/β", "asymptotic bandwidth"),
         ),

@@ -1,4 +1,4 @@
-"""Tables of text fit 100 columns, fold between words, and keep a number with its unit."""
+"""Tables fit 100 columns, sentences a terminal; both fold between words and keep a number with its unit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npc.columns import MOST, columns
+from npc.columns import MOST, columns, sentences
 
 WORDS = st.lists(st.text("abcdef", min_size=1, max_size=14), max_size=12).map(" ".join)
 TABLES = st.integers(1, 7).flatmap(
@@ -50,3 +50,27 @@ def test_a_narrow_terminal_has_narrower_tables(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("COLUMNS", "60")
     rows = [("words", "number"), (" ".join(["word"] * 30), "5 GB/s")]
     assert max(len(line) for line in columns(rows)[1].split("\n")) <= 60
+
+
+def test_a_row_is_rather_folded_than_parted_from_its_last_cell() -> None:
+    rows = [("name", "sizes", "error", "nearest")]
+    rows += [
+        (f"osu_latency on a host with a name {each} long", "1 B … 1 MiB", "5 %", "yes") for each in "abc"
+    ]
+    assert all(line.split("\n")[0].endswith("yes") for line in columns(rows)[1:])
+
+
+def test_sentences_fit_a_terminal_below_their_label_and_commands_stay_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    command = "  npc characterise --set name=" + "value," * 10
+    text = f"note: one sentence of more than forty characters, 34.1 GB/s\n{command}\n  governor: short"
+    assert sentences(text) == text, "programs read a pipe"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert sentences(text).split("\n") == [
+        "note: one sentence of more than forty",
+        "      characters, 34.1 GB/s",
+        command,
+        "  governor: short",
+    ]

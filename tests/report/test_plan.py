@@ -372,3 +372,9 @@ def test_the_lines_of_a_plan_really_run(tmp_path: Path) -> None:
     judged = f"runs/000000 and observed: {usable} of {len(both)} records of lab usable"
     assert typed(advise).startswith(judged)
     assert "report.html" in typed(report)
+
+
+def test_the_table_writes_sizes_as_everywhere() -> None:
+    shown = " ".join(npc("slow", "--time", "30m").stdout.split())
+    assert "1 MiB" in shown and "1048576" not in shown
+    assert "1d:4096, 3d:64" in shown, "points are no bytes"

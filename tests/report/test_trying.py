@@ -239,7 +239,7 @@ def test_what_cannot_be_tried_is_said_with_what_to_do(
     code, words = told("--try", "mtu")
     assert code == 1 and "rule mtu had nothing to judge (no TCP test between nodes)" in words
     shown = in_process.npc("advise", run).stdout
-    assert "   try:    npc advise … --try eager_limit\n" in shown
+    assert f"   try:    npc advise {run} --try eager_limit\n" in shown
     (tmp_path / "raw/0000.server.out").touch()
     assert "npb made the launches" in told("--try", "eager_limit")[1]
 

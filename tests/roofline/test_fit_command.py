@@ -56,7 +56,7 @@ def test_the_table_names_parameters_intervals_range_and_errors(tmp_path: Path) -
     assert "Hockney, one line: T(m) = α + β·m" in lines
     assert "osu_latency on fuchs (2 nodes: a, b)" in lines
     assert any(line.startswith("α 1.99") or line.startswith("α 2") for line in lines)
-    assert any("1 B … 512 KiB latency: time of a message before its first byte" in line for line in lines)
+    assert any("1 B … 512 KiB latency: time before the first byte" in line for line in lines)
     assert any("20 points, 6 launches; residuals" in line and "held out" in line for line in lines)
     said = "Which model to believe where, by the median error on sizes it was not shown: half round trip"
     assert said in lines
@@ -113,7 +113,7 @@ def test_the_bandwidth_of_a_ping_pong_is_not_taken_for_a_stream(tmp_path: Path) 
 def test_too_few_sizes_are_said(tmp_path: Path) -> None:
     result = run(fit, saved(tmp_path, [*sweep(), *sweep("qperf", "tcp_lat", sizes=(1, 4096))]))
     assert result.exit_code == 0
-    assert "Not fitted: qperf tcp_lat: 2 sizes, a model needs 5." in result.stdout
+    assert "Not fitted: qperf tcp_lat: a model needs 5 sizes, not 2." in result.stdout
     measures = "npc characterise --benchmark qperf --platform fuchs --set qperf_kinds=latency"
     assert f"This measures the rest:\n  {measures}" in result.stdout
     few = run(fit, saved(tmp_path, sweep("qperf", "tcp_lat", sizes=(1, 4096))), "--json")
@@ -222,7 +222,7 @@ def test_files_are_written_and_pictures_drawn(tmp_path: Path) -> None:
         (["nowhere.csv"], "nowhere.csv: no such file"),
         (["{records}", "--output", "/sys/nothing/fit.json"], "cannot write /sys/nothing/fit.json"),
         (["{records}", "--plot", "fit.unknown"], "cannot draw fit.unknown"),
-        (["{folder}"], "npc collect"),
+        (["{folder}"], "is no run: name its folder"),
     ],
 )
 def test_what_cannot_be_read_or_written_is_one_line(

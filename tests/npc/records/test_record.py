@@ -190,7 +190,7 @@ def test_a_file_that_is_no_csv_is_reported_with_its_name(tmp_path: Path, damage:
     path = tmp_path / "records.csv"
     save_csv([Record(**GOOD)], path)
     path.write_bytes(path.read_bytes() + damage + b",,\n")
-    with pytest.raises(InvalidRecord, match=r"records\.csv:\d"):
+    with pytest.raises(InvalidRecord, match=r"records\.csv(:\d+)?: .*npc collect"):
         list(read_csv(path))
 
 
@@ -229,6 +229,9 @@ def test_a_reading_s_own_version_wins_over_that_of_its_provenance() -> None:
 
 
 def test_read_run_takes_a_folder_or_a_file_and_says_what_makes_the_records(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no run: name its folder, such as runs/000000"):
+        read_run(tmp_path)
+    (tmp_path / "launches.jsonl").touch()
     with pytest.raises(FileNotFoundError, match="npc collect"):
         read_run(tmp_path)
     save_csv([Record(**GOOD)], tmp_path / "records.csv")
@@ -238,7 +241,7 @@ def test_read_run_takes_a_folder_or_a_file_and_says_what_makes_the_records(tmp_p
 def test_an_empty_file_is_no_file_of_records(tmp_path: Path) -> None:
     path = tmp_path / "records.csv"
     path.touch()
-    with pytest.raises(InvalidRecord, match=r"records\.csv:0: no header: the file is empty"):
+    with pytest.raises(InvalidRecord, match=r"records\.csv: no header: the file is empty"):
         list(read_csv(path))
     save_csv([], path)
     assert list(read_csv(path)) == []

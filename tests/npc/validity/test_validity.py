@@ -951,7 +951,7 @@ def test_check_uses_the_platform_that_it_is_told(tmp_path: Path) -> None:
     [
         ([], "name a run's folder or a records.csv"),
         (["/nosuch"], "does not exist"),
-        (["."], "npc collect"),
+        (["."], "is no run: name its folder"),
         (["records.csv", "--platform", "nosuch"], "there is no such platform.toml"),
     ],
 )

@@ -254,7 +254,7 @@ def health(points: Sequence[HistoryRow], path: Path, topology: Topology | None =
         cells=tuple(cells),
         source=_source(points),
     )
-    save_grid(grid, path, subtitle="median of a node's measurements beside what is usual of each")
+    save_grid(grid, path, subtitle="median of what a node measured that night, over what is usual")
     return True
 
 

@@ -48,10 +48,13 @@ def efficiency(
     Exit code: 0; 1 if no run has a profile; 2 for bad arguments or what cannot be read or written.
     """
     import json
+    from dataclasses import replace
     from pathlib import Path
 
     from npc.figures.printed import save
+    from npc.figures.source import of_records
     from npc.files import replacing
+    from npc.records.run import RECORDS, read_run
     from observe.mpi.runs import NothingObserved, chart_of, format_runs, read_runs, to_document
 
     if gpu_file and len(folders) > 1:
@@ -74,8 +77,10 @@ def efficiency(
     paths = [folder / "efficiency.png", folder / "efficiency.svg"]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        records = [each for path in folders if (path / RECORDS).is_file() for each in read_run(path)]
+        chart = replace(chart_of(runs, not strong), source=of_records(records))
         with replacing(paths[0]) as png, replacing(paths[1]) as svg:
-            save([chart_of(runs, not strong)], [png, svg])
+            save([chart], [png, svg])
     except OSError as error:
         raise click.UsageError(
             f"cannot write to {folder}: {error.strerror}; choose one by --output"

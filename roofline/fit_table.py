@@ -231,6 +231,6 @@ def ranges_text(ranges: Sequence[Range]) -> str:
 
 def percent_text(share: float) -> str:
     """A relative error: ``2.9 %``, ``180 %``."""
-    if share >= 10:
-        return "over 1000 %"
+    if share >= 10 or 0 < share < 1e-4:
+        return "over 1000 %" if share >= 10 else "below 0.01 %"
     return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"

@@ -107,7 +107,7 @@ def maps(found: Sequence[Allocation], topology: Topology | None = None) -> list[
                 )
                 for host in sorted(hosts, key=natural)
             ),
-            row_title="" if blocks else "node",
+            row_title="node after it" if blocks else "node",
             column_title="first node" if blocks else "rack",
         )
         for each in found

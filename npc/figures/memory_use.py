@@ -302,7 +302,7 @@ def _part(share: float) -> str:
 
 
 def _cut(name: str) -> str:
-    return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
+    return name if len(name) <= _LETTERS else f"{name[:5]}…{name[6 - _LETTERS :]}"
 
 
 # --- sharing over time -------------------------------------------------------------------------------------

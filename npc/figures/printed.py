@@ -347,7 +347,7 @@ _LEAST_FACTOR: Final = 1.02
 _MOST_FACTOR: Final = 2.0
 _FACTORS: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 2.0)
 #: The same where the colours span less than 1.1 either way.
-_FINE_FACTORS: Final = (0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 1.08)
+_FINE_FACTORS: Final = (0.92, 0.94, 0.96, 0.98, 0.99, 1.0, 1.01, 1.02, 1.04, 1.06, 1.08)
 
 
 def save_grid(

@@ -95,7 +95,7 @@ def _scores(run: Run, where: str) -> Iterator[Block]:
     if scores.whole is None:
         needs = "; ".join(f"{part}: {what}" for part, what in scores.missing.items())
         of = where.replace(": ", " of ")
-        yield Text(f"No score{of}: nothing is measured that has a nominal limit. It needs for {needs}.")
+        yield Text(f"No score{of}: nothing is measured that has a nominal limit. Not known: {needs}.")
         return
     rows = []
     for part, shares in scores.shares.items():

@@ -30,7 +30,7 @@ from npc.page.blocks import (
     size_cell,
 )
 from npc.records.memory_use import SHARINGS, MemoryHint, MemoryUse, RankMemory, Structure
-from npc.records.units import plural, several
+from npc.records.units import format_size, plural, several
 from report.observed import Observed, overhead_lines
 from report.programs import programs
 from report.runs import Report, Run
@@ -271,7 +271,7 @@ def _map(report: Report, each: Structure, name: str) -> Figure | None:
     names = ("thread", "reads", "writes", "pages touched first", "most in pages")
     table = Table(f"Numbers by thread: {each.name}", names, rows, True, len(rows) > _UNFOLDED)
     what = f"{each.kind}, {each.where}" if each.where else each.kind
-    used = f"{quantity(each.bytes, 'B').text}, used by {plural(each.threads, 'thread')}"
+    used = f"{format_size(each.bytes)}, used by {plural(each.threads, 'thread')}"
     return density_figure(
         replace(picture, text=picture.text + _BELOW),
         f"{each.name} ({what}): {used}. {picture.text}",

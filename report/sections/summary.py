@@ -159,7 +159,7 @@ def _todo(run: Run, report: Report) -> Iterator[Cell]:
     if few := {ceiling.n for ceiling in run.roofline.ceilings if ceiling.n < MIN_SAMPLES}:
         yield Cell(
             f"{run.label}: {plural(min(few), 'sample')} give no 95 % interval: npc characterise --set "
-            f"samples={MIN_SAMPLES}"
+            f"samples={MIN_SAMPLES} --set sweep_samples={MIN_SAMPLES}"
         )
     if run.problem:
         yield Cell(f"{run.label}: its nominal limits cannot be read: {run.problem}")
@@ -211,7 +211,9 @@ def _headline(report: Report) -> Table | None:
             only = next(iter(estimates.values()))
             cells += [size_cell(only.size), Cell(source_text(only))]
         rows.append(tuple(cells))
-    return Table("Headline numbers", tuple(columns), tuple(rows))
+    filled = [at for at, _ in enumerate(columns) if any(row[at].text for row in rows)]
+    shown = tuple(tuple(row[at] for at in filled) for row in rows)
+    return Table("Headline numbers", tuple(columns[at] for at in filled), shown)
 
 
 def _estimate(run: Run, estimate: Estimate) -> list[Cell]:

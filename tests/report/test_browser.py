@@ -444,7 +444,7 @@ def test_the_roofline_is_a_page_of_the_same_kind(browser: Browser, tmp_path: Pat
 
 
 def test_on_paper_there_are_pictures_and_no_switches(shown: Watched) -> None:
-    shown.page.emulate_media(media="print")
+    shown.page.emulate_media(media="print", color_scheme="dark")
     for selector in ("nav", "#theme", "#records", ".filter", '.listing a:text-is("details")'):
         assert not shown.find(selector).first.is_visible(), selector
     assert shown.find("#summary table").first.is_visible()

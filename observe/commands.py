@@ -325,7 +325,9 @@ def observe(
     except FileExistsError:
         raise click.UsageError(f"{folder} holds an observation already: name another --output") from None
     except OSError as error:
-        raise click.ClickException(f"cannot write into {folder}: {error.strerror}") from None
+        raise click.ClickException(
+            f"cannot write into {folder}: {error.strerror}; choose another place by --output"
+        ) from None
     stem = (folder / RAW / "0000").absolute()
     started, before, began = now(), time.monotonic(), time.time()
     code = run(watched_command, place, stem, mpi, asked, keep=True)

@@ -83,7 +83,9 @@ def characterise(
             f"another characterisation is running in {outpath} ({who}): the two would measure each other"
         ) from None
     except OSError as error:
-        raise click.ClickException(f"cannot write into {outpath}: {error.strerror}") from None
+        raise click.ClickException(
+            f"cannot write into {outpath}: {error.strerror}; choose another place by --output"
+        ) from None
     sys.exit(code)
 
 

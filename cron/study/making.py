@@ -72,7 +72,9 @@ def write_folder(study: Study, place: StudyPlace, platform: Path) -> None:
         starters = ask_platform(place, study, environment_of(place, study))
         write_study(_fitting(study, starters), place.folder)
     except OSError as error:
-        raise click.ClickException(f"cannot write into {place.folder}: {error.strerror}") from None
+        raise click.ClickException(
+            f"cannot write into {place.folder}: {error.strerror}; choose another place by --output"
+        ) from None
     finally:
         if not there and not (place.folder / STUDY).exists():
             shutil.rmtree(place.folder, ignore_errors=True)

@@ -53,7 +53,7 @@ def row_of(workpackage: Workpackage, job: Job | None = None) -> WorkpackageRow:
     if state == "running" and not note and (folder := workpackage.launches_folder()):
         from npc.validity.run import foreseen  # only where something runs
 
-        why = foreseen(workpackage.folder.parent, folder)
+        why = foreseen(workpackage.folder.parent, folder, workpackage.step)
         note = f"its records will be invalid: {why}" if why else ""
     return WorkpackageRow(
         name=workpackage.name,

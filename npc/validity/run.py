@@ -63,14 +63,14 @@ def circumstances_of(run: Path, records: Sequence[Record], platform: Platform | 
     return Circumstances(platform and platform.confirmed, environments, launches)
 
 
-def foreseen(run: Path, folder: Path) -> str:
+def foreseen(run: Path, folder: Path, benchmark: str) -> str:
     """Why launches of a folder of `run` will be invalid, as far as can be seen while they are made: others
     computed before the job, or beside one of those that have ended. Empty where nothing is to be seen."""
     try:
         made = [launch.raw for launch in read_launches(folder).launches if launch.raw]
     except (OSError, ValueError):  # none has ended yet, or one is being written
         made = []
-    origin = Origin("", "", run.name)
+    origin = Origin("", benchmark, run.name)
     records = [
         record_of_failure("failed: goes on", origin, now(), (folder / raw).relative_to(run).as_posix())
         for raw in made or [f"{RAW}/0000.out"]

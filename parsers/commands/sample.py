@@ -150,7 +150,9 @@ def sample(
     except FileExistsError:
         raise click.UsageError(f"{output} holds launches already: name another --output") from None
     except OSError as error:
-        raise click.ClickException(f"cannot write into {output}: {error.strerror}") from None
+        raise click.ClickException(
+            f"cannot write into {output}: {error.strerror}; choose another place by --output"
+        ) from None
     failures = _Failures()
 
     def report(launch: Launch) -> None:

@@ -109,7 +109,10 @@ def test_a_read_only_output_is_one_line(tmp_path: Path) -> None:
     unprivileged = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
     ended = finish(*unprivileged, NPC, "characterise", "--output", tmp_path / "runs")
     assert ended.returncode == 1
-    assert ended.stderr == f"Error: cannot write into {tmp_path}/runs: Permission denied\n"
+    assert (
+        ended.stderr
+        == f"Error: cannot write into {tmp_path}/runs: Permission denied; choose another place by --output\n"
+    )
 
 
 @pytest.mark.slow
@@ -211,6 +214,8 @@ def test_it_is_said_while_it_runs_that_others_make_the_numbers_invalid(
     seen["load"]["busy"] = loud["others"]
     (work / "environment.json").write_text(json.dumps(seen))
     assert "osu 1: running: its records will be invalid: others used 1.0 of the 2 CPUs just before" in told()
+    (run.add("noise") / "environment.json").write_text(json.dumps(seen))
+    assert told() == "noise 2: running\n", "others are what it measures"
 
 
 @pytest.mark.parametrize(

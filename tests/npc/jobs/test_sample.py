@@ -325,7 +325,10 @@ def test_a_read_only_folder_is_one_line(tmp_path: Path) -> None:
     job = Job(command=[*as_nobody, str(NPC), "sample", "--tool", "raw", "--output", str(folder), "echo"])
     ended = job.wait()
     assert ended.returncode == 1
-    assert ended.stderr == f"Error: cannot write into {folder}: Permission denied\n"
+    assert (
+        ended.stderr
+        == f"Error: cannot write into {folder}: Permission denied; choose another place by --output\n"
+    )
 
 
 # -- ends ----------------------------------------------------------------------------------------------

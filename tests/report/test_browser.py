@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from click.testing import CliRunner
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, Request, expect, sync_playwright
 
 from report.command import report
 from tests.gallery import observed
@@ -56,10 +56,10 @@ def browser() -> Iterator[Browser]:
 
 
 class Watched:
-    """A page that notes what it says on the console and what it asks for."""
+    """A file opened in a page, of which it notes what it says on the console and what it asks for."""
 
-    def __init__(self, context: BrowserContext, file: Path) -> None:
-        self.page: Page = context.new_page()
+    def __init__(self, page: Page, file: Path) -> None:
+        self.page = page
         self.said: list[str] = []
         self.requests: list[Request] = []
         self.page.on("console", lambda message: self.said.append(message.text))
@@ -77,17 +77,26 @@ class Watched:
         return str(found)
 
 
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    yield context
-    context.close()
+@pytest.fixture(scope="module")
+def window(browser: Browser) -> Page:
+    """The page of all tests: another costs a second of CPU time."""
+    return browser.new_context().new_page()
 
 
 @pytest.fixture
-def shown(context: BrowserContext, page_file: Path) -> Iterator[Watched]:
+def page(window: Page) -> Page:
+    """The page as a new one: light, 1280 pixels wide, the mouse away, nothing stored."""
+    window.goto("about:blank")
+    window.emulate_media(media="screen", color_scheme="light")
+    window.set_viewport_size({"width": 1280, "height": 900})
+    window.mouse.move(0, 0)
+    return window
+
+
+@pytest.fixture
+def shown(page: Page, page_file: Path) -> Iterator[Watched]:
     """The page, which at the end must have said nothing and asked for nothing but itself."""
-    watched = Watched(context, page_file)
+    watched = Watched(page, page_file)
     yield watched
     assert watched.said == []
     assert [request.url.partition("#")[0] for request in watched.requests] == [page_file.as_uri()]
@@ -323,7 +332,7 @@ def test_the_first_tab_skips_to_the_content_and_everything_can_be_reached(shown:
 def test_dark_by_the_system_and_by_the_switch(browser: Browser, page_file: Path) -> None:
     context = browser.new_context(color_scheme="dark")
     try:
-        dark = Watched(context, page_file)
+        dark = Watched(context.new_page(), page_file)
         assert dark.css("body", "backgroundColor") == "rgb(20, 23, 26)"
         line = dark.css("svg.chart .trace.blue .line", "stroke")
         theme = dark.find("#theme")
@@ -365,82 +374,74 @@ def small_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "page.html"
 
 
-@pytest.mark.xdist_group("axe")
-def test_axe_finds_nothing_that_keeps_anybody_out(browser: Browser, small_file: Path) -> None:
+def test_axe_finds_nothing_that_keeps_anybody_out(page: Page, small_file: Path) -> None:
     """All rules on the light page, those of colours on the dark one."""
-    context = browser.new_context(color_scheme="light", viewport={"width": 1280, "height": 900})
-    try:
-        watched = Watched(context, small_file)
-        watched.page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
-        contrast = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
-        for dark, rules, least in ((False, {}, 21), (True, contrast, 1)):
-            watched.page.emulate_media(color_scheme="dark" if dark else "light")
-            assert (watched.css("body", "backgroundColor") == "rgb(20, 23, 26)") == dark
-            found = Axe().run(watched.page, options={**BRIEF, **rules})
-            told = [
-                f"{rule['id']}: {node['target']} {node['failureSummary']}"
-                for rule in found.response["violations"]
-                for node in rule["nodes"][:3]
-            ]
-            assert not told, "\n".join(told)
-            assert len(found.response["passes"]) >= least
-            assert found.response["passes"][0]["nodes"]
-    finally:
-        context.close()
+    watched = Watched(page, small_file)
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    contrast = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+    for dark, rules, least in ((False, {}, 21), (True, contrast, 1)):
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        assert (watched.css("body", "backgroundColor") == "rgb(20, 23, 26)") == dark
+        found = Axe().run(page, options={**BRIEF, **rules})
+        told = [
+            f"{rule['id']}: {node['target']} {node['failureSummary']}"
+            for rule in found.response["violations"]
+            for node in rule["nodes"][:3]
+        ]
+        assert not told, "\n".join(told)
+        assert len(found.response["passes"]) >= least
+        assert found.response["passes"][0]["nodes"]
 
 
 @pytest.mark.parametrize("width", [1440, 390])
 def test_at_two_widths_nothing_sticks_out_and_the_picture_is_not_blank(
-    browser: Browser, page_file: Path, tmp_path: Path, width: int
+    page: Page, page_file: Path, tmp_path: Path, width: int
 ) -> None:
     from PIL import Image
 
-    context = browser.new_context(viewport={"width": width, "height": 900})
-    try:
-        watched = Watched(context, page_file)
-        assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
-        for number, name in enumerate(("summary", "sizes", "roofline", "history", "pairs")):
-            path = tmp_path / f"{number}.png"
-            watched.find(f"#{name}").screenshot(path=path)
-            with Image.open(path) as image:
-                assert image.width >= width * 0.8 and image.height > 300
-                colours = image.convert("RGB").getcolors(maxcolors=2**24)
-            assert colours is not None and len(colours) > 50
-        chart = box(watched.find("#roofline svg.chart").first)
-        assert chart["width"] > (500 if width > 1000 else 300)
-        for cell in ("td.long:visible", "#records td.params"):
-            assert box(watched.find(cell).first)["width"] > 170, "no column of single words"
-    finally:
-        context.close()
+    page.set_viewport_size({"width": width, "height": 900})
+    watched = Watched(page, page_file)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for number, name in enumerate(("summary", "sizes", "roofline", "history", "pairs")):
+        path = tmp_path / f"{number}.png"
+        watched.find(f"#{name}").screenshot(path=path)
+        with Image.open(path) as image:
+            assert image.width >= width * 0.8 and image.height > 300
+            colours = image.convert("RGB").getcolors(maxcolors=2**24)
+        assert colours is not None and len(colours) > 50
+    chart = box(watched.find("#roofline svg.chart").first)
+    assert chart["width"] > (500 if width > 1000 else 300)
+    for cell in ("td.long:visible", "#records td.params"):
+        assert box(watched.find(cell).first)["width"] > 170, "no column of single words"
+
+
+@pytest.fixture(scope="module")
+def roofline_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from roofline.commands import roofline
+
+    run = make_run(tmp_path_factory.mktemp("roofline") / "run", everything())
+    assert CliRunner().invoke(roofline, [str(run)]).exit_code == 0
+    return run / "roofline.html"
 
 
 @pytest.mark.parametrize("width", [2560, 360])
-def test_the_roofline_is_a_page_of_the_same_kind(browser: Browser, tmp_path: Path, width: int) -> None:
-    from roofline.commands import roofline
-
-    run = make_run(tmp_path / "run", everything())
-    assert CliRunner().invoke(roofline, [str(run)]).exit_code == 0
-    context = browser.new_context(viewport={"width": width, "height": 844})
-    try:
-        watched = Watched(context, run / "roofline.html")
-        assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
-        plots = watched.find(".picture")
-        for number in range(2):  # that of MPI operations, too
-            assert (
-                300 < box(plots.nth(number).locator("svg.chart"))["width"] <= box(plots.nth(number))["width"]
-            )
-        assert watched.find("svg.chart .mark").count() > 5
-        for look in ({"media": "screen"}, {"color_scheme": "dark"}, {"media": "print"}):
-            watched.page.emulate_media(**look)
-            assert not Axe().run(watched.page, options=BRIEF).response["violations"]
-        watched.page.emulate_media(media="screen")
-        mark = watched.find("svg.chart .mark").last
-        mark.hover()
-        assert watched.find("#tip").is_visible()
-        assert watched.said == []
-        assert len(watched.requests) == 1
-    finally:
-        context.close()
+def test_the_roofline_is_a_page_of_the_same_kind(page: Page, roofline_file: Path, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    watched = Watched(page, roofline_file)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    plots = watched.find(".picture")
+    for number in range(2):  # that of MPI operations, too
+        assert 300 < box(plots.nth(number).locator("svg.chart"))["width"] <= box(plots.nth(number))["width"]
+    assert watched.find("svg.chart .mark").count() > 5
+    for look in ({"media": "screen"}, {"color_scheme": "dark"}, {"media": "print"}):
+        page.emulate_media(**look)
+        assert not Axe().run(page, options=BRIEF).response["violations"]
+    page.emulate_media(media="screen")
+    mark = watched.find("svg.chart .mark").last
+    mark.hover()
+    assert watched.find("#tip").is_visible()
+    assert watched.said == []
+    assert len(watched.requests) == 1
 
 
 def test_on_paper_there_are_pictures_and_no_switches(shown: Watched) -> None:
@@ -473,7 +474,7 @@ def test_without_javascript_everything_can_still_be_read(browser: Browser, page_
         context.close()
 
 
-def test_hostile_names_do_nothing_in_a_browser(browser: Browser, tmp_path: Path) -> None:
+def test_hostile_names_do_nothing_in_a_browser(page: Page, tmp_path: Path) -> None:
     from npc.records.record import replace
     from tests.made.run_folder import HOSTILE
 
@@ -484,15 +485,11 @@ def test_hostile_names_do_nothing_in_a_browser(browser: Browser, tmp_path: Path)
     ]
     run = make_run(tmp_path / "run", found)
     assert CliRunner().invoke(report, [str(run)]).exit_code == 0
-    context = browser.new_context()
-    try:
-        watched = Watched(context, run / "report.html")
-        assert watched.find("svg.chart .mark").count() > 50
-        assert watched.find("img").count() == 0
-        watched.find("#records input[type=search]").fill("<img onerror")
-        expect(watched.find("#records .matches")).not_to_be_empty()
-        assert watched.find("#records tbody tr:visible").count() > 10
-        assert watched.said == []
-        assert len(watched.requests) == 1
-    finally:
-        context.close()
+    watched = Watched(page, run / "report.html")
+    assert watched.find("svg.chart .mark").count() > 50
+    assert watched.find("img").count() == 0
+    watched.find("#records input[type=search]").fill("<img onerror")
+    expect(watched.find("#records .matches")).not_to_be_empty()
+    assert watched.find("#records tbody tr:visible").count() > 10
+    assert watched.said == []
+    assert len(watched.requests) == 1

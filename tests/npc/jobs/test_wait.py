@@ -170,6 +170,8 @@ def cluster() -> Iterator[Cluster]:
     """Seven nodes, and one to lose."""
     partitions = {"all": "Nodes=n[1-7] Default=YES", "lost": "Nodes=n8"}
     with Cluster(nodes=8, partitions=partitions, extra_conf={"SlurmdTimeout": "5"}) as eight:
+        for node in eight.nodes:
+            eight.shape(node, 20.0)  # what measures for a minute would otherwise have a CPU for as long
         yield eight
 
 

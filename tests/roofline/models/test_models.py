@@ -1,6 +1,6 @@
 """Communication models against truth: data made from known parameters must give them back.
 
-Coverage is counted over 200 trials. An interval that covers with 95 % covers in at least `ENOUGH` of them,
+Coverage is counted over 100 trials. An interval that covers with 95 % covers in at least `ENOUGH` of them,
 but for one such test in 10 000; seeds are fixed, so that no run of the tests is the unlucky one.
 """
 
@@ -22,7 +22,7 @@ from roofline.prediction import Believed, predict
 
 Array = NDArray[np.float64]
 
-TRIALS = 200
+TRIALS = 100
 SIZES = 2.0 ** np.arange(21)
 EAGER = SIZES <= 8192
 #: Half a round trip: eager up to 8 KiB, then rendezvous.

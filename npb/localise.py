@@ -466,7 +466,7 @@ class PairLocaliser(Localiser):
         """Ends of a link that are half as slow with most others: no single link is to blame for that."""
         assert self.noise is not None
         half = float(np.mean(self.values[list(bad)]) + self.noise.location) / 2
-        as_slow = self._partners_of(way for way, mine in slow.items() if np.median(self.values[mine]) <= half)
+        as_slow = self._partners_of(way for way, mine in slow.items() if median(self.values[mine]) <= half)
         found: set[_Place] = set()
         for node, end in ends:
             for place, least in (((node, None), MIN_READINGS), ((node, end), LINK_READINGS)):

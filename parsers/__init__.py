@@ -16,6 +16,7 @@ The text is the tool's stdout; with stderr behind it, most parsers name the reas
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import shlex
@@ -39,6 +40,7 @@ def names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
 
 
+@functools.cache  # the folder is looked through once, not for each of a sweep's thousand outputs
 def load(name: str) -> Parser:
     """The parser called `name`. Raises `UnknownParser`."""
     if name not in names():

@@ -17,9 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef ROUNDS_MIN
 #define ROUNDS_MIN 3
+#endif
 #define ROUNDS_MAX 1000
+#ifndef ROUNDS_S
 #define ROUNDS_S 0.05 /* of all calls that are timed, or ROUNDS_MIN of them */
+#endif
 #define UNIT_ROUNDOFF 0x1p-53
 #define MPOL_DEFAULT 0 /* linux/mempolicy.h */
 #define MPOL_INTERLEAVE 3

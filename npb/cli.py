@@ -70,8 +70,8 @@ def parser() -> argparse.ArgumentParser:
         type=_runs,
         default=1,
         metavar="N|auto",
-        help="repeat everything, fresh clients (1); auto, of one pair: six times, and what is not yet known "
-        "to --precision again",
+        help="repeat everything, fresh clients (1); auto, of one pair: six times, and more where that "
+        "brings it to --precision",
     )
     add(
         "--precision",
@@ -79,12 +79,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="PERCENT",
         help="how far a median's 95 %% interval may reach to either side (3)",
     )
-    add("--samples-max", type=_count, metavar="N", help="clients of a step that auto starts (10)")
+    add("--samples-max", type=_count, metavar="N", help="clients of a step that auto starts (14)")
     add(
         "--case-time",
         type=_seconds,
         metavar="S",
-        help="beyond six, auto starts no client of a step whose clients would take longer (12)",
+        help="auto starts more than six clients of a step if all of them take no longer (6)",
     )
     add("--shuffle", nargs="?", const=-1, type=int, metavar="SEED", help="random order; the seed is recorded")
     add("--fail-fast", action="store_true", help="stop at the first failed step")

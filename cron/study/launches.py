@@ -28,7 +28,7 @@ from npc.records.launch import LAUNCHES, Launch, read_launches
 from npc.records.record import OK
 from npc.records.run import RECORDS, read_run
 from npc.records.study import Condition, ProgramRun, Study
-from npc.statistics.precision import Goal, half_width, next_narrower
+from npc.statistics.precision import STEPS, Goal
 
 RUNS: Final = "runs"
 CASES: Final = "cases"
@@ -174,8 +174,8 @@ def unknown_of(study: Study, ran: Sequence[ProgramRun]) -> dict[str, int]:
         seconds = [run.seconds for run in ran if run.condition == name and run.seconds is not None]
         if made < study.runs or not seconds:
             continue
-        if not goal.enough(made, made * mean(seconds), half_width(seconds)):
-            further[name] = min(next_narrower(made), goal.most) - made
+        if not goal.enough(made, made * mean(seconds), [seconds]):
+            further[name] = next(step for step in STEPS if step > made) - made
     return further
 
 

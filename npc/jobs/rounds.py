@@ -31,14 +31,11 @@ _Test = tuple[str, str, str]
 _BESIDE: Final = ("statistic", "part", "core")
 
 
-class _Spread(NamedTuple):
-    """`half_width` of an interval, infinite where there is none, and what it is of."""
+class _Number(NamedTuple):
+    """What has to be known, and its samples."""
 
-    width: float
     what: str
-
-
-_UNKNOWN: Final = _Spread(math.inf, "")
+    values: Sequence[float]
 
 
 @dataclass(slots=True)
@@ -104,12 +101,14 @@ class Rounds:
             return sample < told.runs
         if told.launches >= MIN_SAMPLES and not told.values:  # nothing of it has worked
             return False
-        return not self._goal.enough(told.launches, told.seconds, self._spread(told).width)
+        samples = [number.values for number in self._to_know(told)]
+        return not self._goal.enough(told.launches, told.seconds, samples)
 
     def _expect(self, going: Iterable[_Told], samples: int, expect: Expect) -> None:
         free = [told for told in going if told.runs is None]
         self.planned += len(free)
-        widest, what = max((self._spread(told) for told in free), default=_UNKNOWN)
+        numbers = [number for told in free for number in self._to_know(told)]
+        widest, what = max(((half_width(each.values), each.what) for each in numbers), default=(math.inf, ""))
         awaited = None
         if math.isfinite(widest):
             awaited = Awaited(
@@ -134,12 +133,10 @@ class Rounds:
         ]
         return named or headlines
 
-    def _spread(self, told: _Told) -> _Spread:
-        """The widest interval of what matters."""
-        spreads = [self._spread_of(test, sizes) for test, sizes in told.values.items()]
-        return max(spreads, default=_UNKNOWN)
+    def _to_know(self, told: _Told) -> list[_Number]:
+        return [self._number(test, sizes) for test, sizes in told.values.items()]
 
-    def _spread_of(self, test: _Test, sizes: Mapping[int | None, Sequence[float]]) -> _Spread:
+    def _number(self, test: _Test, sizes: Mapping[int | None, Sequence[float]]) -> _Number:
         case, metric, _ = test
         messages = catalogue.find(self._benchmark, case, metric).layer in catalogue.MESSAGES
         sign = 1 if METRICS[metric].better == "higher" else -1
@@ -149,4 +146,4 @@ class Rounds:
 
         size = max(sizes, key=rank)
         of = f" {format_size(size)}" if len(sizes) > 1 and size is not None else ""
-        return _Spread(half_width(sizes[size]), f"{case}{of}")
+        return _Number(f"{case}{of}", sizes[size])

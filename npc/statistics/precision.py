@@ -1,18 +1,29 @@
 """How precisely a median is known, and whether a case that is measured again and again is known well enough.
 
 The interval is that of `npc.statistics.medians`, which holds whenever one stops looking, so it may decide
-when to stop. Since its k is 1 up to nine samples, a case that is not known after six can be known after ten
-at the earliest, and then after fourteen and eighteen: more samples only widen a range.
+when to stop. It becomes narrower at `STEPS` alone, where it leaves out one sample more on each side. So a
+case goes on where it is too wide and would not be without those two, if that step can be paid for: one
+outlier is worth four more launches, a spread that launches always have is not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
-from npc.statistics.medians import MIN_SAMPLES, MOST_LOOKS, order_statistic_rank, summarise
+from npc.statistics.medians import MIN_SAMPLES, MOST_LOOKS, order_statistic_rank
+
+
+def _rank(samples: int) -> int:
+    rank = order_statistic_rank(samples)
+    return rank[0] if rank else 0
+
+
+#: Numbers of samples with which the interval leaves out more of them than with one fewer: 6, 10, 14, 18.
+STEPS: Final = tuple(n for n in range(MIN_SAMPLES, MOST_LOOKS + 1) if _rank(n) > _rank(n - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +31,12 @@ class Goal:
     """When a case has been measured often enough.
 
     precision: how far the ends of the interval may lie from the median, as a part of it. most: samples at
-    most, `MOST_LOOKS` or fewer. case_s: seconds of a case's launches; beyond the first six there are none if
-    these would be over before the interval could become narrower.
+    most, `MOST_LOOKS` or fewer. case_s: seconds of all launches of a case that has more than six.
     """
 
     precision: float = 0.03
-    most: int = 10
-    case_s: float = 12.0
+    most: int = 14
+    case_s: float = 6.0
 
     def __post_init__(self) -> None:
         if not 0 < self.precision < 1:
@@ -37,42 +47,39 @@ class Goal:
                 f"after each of more than {MOST_LOOKS} has none"
             )
 
-    def enough(self, launches: int, seconds: float, width: float) -> bool:
-        """Whether a case with so many launches, which took so long, gets no further one; width: `half_width`
-        of its samples."""
+    def enough(self, launches: int, seconds: float, samples: Iterable[Sequence[float]]) -> bool:
+        """Whether a case with so many launches, which took so long, gets no further one; samples: of each
+        number that has to be known."""
         if launches < MIN_SAMPLES:
             return False
-        if width <= self.precision or launches >= self.most:
+        if launches >= self.at_most(seconds / launches):
             return True
-        return seconds / launches * min(next_narrower(launches), self.most) > self.case_s
+        return launches in STEPS and not any(map(self._pays, samples))
 
     def at_most(self, seconds: float) -> int:
-        """Launches of a case, each of which takes so long, where its interval stays too wide."""
-        made = MIN_SAMPLES
-        while not self.enough(made, made * seconds, math.inf):
-            made += 1
-        return made
+        """Launches that a case can get, each of which takes so long."""
+        paid = (n for n in STEPS if n <= self.most and n * seconds <= self.case_s)
+        return max(paid, default=MIN_SAMPLES)
+
+    def _pays(self, values: Sequence[float]) -> bool:
+        wide = half_width(values) > self.precision
+        return wide and (len(values) < MIN_SAMPLES or half_width(values, without=1) <= self.precision)
 
 
-def next_narrower(samples: int) -> int:
-    """With how many samples, more than these, the interval leaves out more of them than before."""
-    ranks = [rank[0] if (rank := order_statistic_rank(n)) else 0 for n in range(MOST_LOOKS + 1)]
-    found = (n for n in range(samples + 1, MOST_LOOKS + 1) if ranks[n] > ranks[n - 1])
-    return next(found, MOST_LOOKS)
-
-
-def half_width(values: Sequence[float]) -> float:
-    """How far the farther end of the median's 95 % interval lies from it, as a part of it.
+def half_width(values: Sequence[float], without: int = 0) -> float:
+    """How far the farther end of the median's 95 % interval lies from it, as a part of it; `without` so many
+    samples more on each side.
 
     Infinite without an interval, and where the median is 0 and an end is not.
     """
-    summary = summarise(values)
-    if summary.low is None or summary.high is None:
+    ordered, rank = sorted(values), _rank(len(values)) + without
+    if not 0 < rank <= len(ordered) / 2:
         return math.inf
-    farthest = max(summary.high - summary.median, summary.median - summary.low)
+    middle = median(ordered)
+    farthest = max(ordered[-rank] - middle, middle - ordered[rank - 1])
     if not farthest:
         return 0.0
-    return farthest / abs(summary.median) if summary.median else math.inf
+    return farthest / abs(middle) if middle else math.inf
 
 
 #: What is aimed at where nobody says otherwise.

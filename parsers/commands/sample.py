@@ -36,7 +36,7 @@ RAW = "raw"
     default=AUTO,
     show_default=True,
     type=Runs(),
-    help="Launches of each case; auto: six or more, until its median is known to --precision.",
+    help="Launches of each case; auto: six, and more where they bring its median to --precision.",
 )
 @click.option(
     "--precision",
@@ -46,15 +46,15 @@ RAW = "raw"
     help="How far the median's 95 % interval may reach to either side of it.",
 )
 @click.option(
-    "--samples-max", default=10, show_default=True, help="Launches of a case that auto makes at most."
+    "--samples-max", default=14, show_default=True, help="Launches of a case that auto makes at most."
 )
 @click.option(
     "--case-time",
     "case_s",
-    default=12.0,
+    default=6.0,
     show_default=True,
     metavar="SECONDS",
-    help="Beyond six, auto makes no launch of a case whose launches would take longer together.",
+    help="A case gets more than six launches if all of them take no longer than this.",
 )
 @click.option(
     "--each", multiple=True, metavar="NAME=V1,V2,…", help="Values of {NAME} in the command; may be repeated."

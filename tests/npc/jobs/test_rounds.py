@@ -22,6 +22,7 @@ from tests.lab.npb_job import Job
 VALUES = {
     "quiet": lambda n: 100.0,
     "outlier": lambda n: 150.0 if n == 3 else 100.0,
+    "two": lambda n: 150.0 if n in (3, 8) else 100.0,
     "wide": lambda n: 100 + n**2,
 }
 
@@ -42,27 +43,28 @@ def measured(
 
 
 def test_each_case_gets_as_many_launches_as_it_needs_once_a_round() -> None:
-    names = ["quiet", "outlier", "wide", "broken", "twice"]
-    made, said = measured(names, [None, None, None, None, 2], Goal(most=14))
+    names = ["quiet", "outlier", "two", "wide", "broken", "twice"]
+    made, said = measured(names, [None, None, None, None, None, 2], Goal(most=14))
     assert Counter(name for name, _ in made) == {
         "quiet": 6,
         "outlier": 10,
-        "wide": 14,
+        "two": 14,
+        "wide": 6,
         "broken": 6,
         "twice": 2,
     }
     order = [sample for _, sample in made]
     assert order == sorted(order), "a round ends before the next begins"
     assert len({tuple(name for name, sample in made if sample == number) for number in range(2)}) == 2
-    assert said[0] == (26, None)
+    assert said[0] == (32, None)
     planned, awaited = said[1]
-    assert planned == 28 and awaited
+    assert planned == 34 and awaited
     assert str(awaited) == "qperf tcp_lat ±50 % after 6, goal ±3 %"
     assert said[-1] == (len(made), None)
 
 
 def test_a_case_that_takes_long_gets_no_more_than_six() -> None:
-    made, said = measured(["wide"], [None], Goal(case_s=12.0), seconds=2.0)
+    made, said = measured(["outlier"], [None], Goal(case_s=12.0), seconds=2.0)
     assert len(made) == 6 and said == [(6, None)]
 
 
@@ -84,10 +86,11 @@ def test_only_the_size_and_the_numbers_that_matter_decide() -> None:
 
 def test_without_numbers_the_time_of_the_launches_has_to_be_known() -> None:
     rounds = Rounds([None], Goal(), "raw")
-    turns = [rounds.tell(1.0 + n, []) for _, n in rounds.turns(lambda *_: None, None)]
-    assert len(turns) == 6  # after 21 s
-    rounds = Rounds([None], Goal(most=14, case_s=1e9), "raw")
-    assert len([rounds.tell(1.0 + n, []) for _, n in rounds.turns(lambda *_: None, None)]) == 14
+    turns = [rounds.tell(9.0 if n == 3 else 1.0, []) for _, n in rounds.turns(lambda *_: None, None)]
+    assert len(turns) == 6  # after 14 s
+    rounds = Rounds([None], Goal(case_s=1e9), "raw")
+    turns = [rounds.tell(9.0 if n == 3 else 1.0, []) for _, n in rounds.turns(lambda *_: None, None)]
+    assert len(turns) == 10
 
 
 #: A latency as qperf prints it, of the case and of the launch's number.
@@ -96,12 +99,12 @@ PRINTED = "n=1${NPC_LAUNCH##*/}; printf 'tcp_lat:\\n    latency  =  %d ns\\n' $(
 
 @pytest.mark.slow
 def test_npc_sample_stops_early_and_goes_on_late(tmp_path: Path) -> None:
-    """Three cases in order, so that the third launch but one of the second case has the number 7."""
+    """Three cases in order, so that the first outlier is the third launch of a case."""
     cases = tmp_path / "cases.jsonl"
     of_case = {
         "quiet": "20000",
         "outlier": "20000 + 9000 * (n == 10007)",
-        "wide": "20000 + 900 * (n - 10000)",
+        "two": "20000 + 9000 * (n == 10008 || n == 10019)",
     }
     cases.write_text(
         "".join(
@@ -128,7 +131,7 @@ def test_npc_sample_stops_early_and_goes_on_late(tmp_path: Path) -> None:
         job.kill()
     assert (ended.returncode, ended.stderr) == (0, "")
     folder = read_launches(out)
-    assert Counter(launch.case for launch in folder.launches) == {"quiet": 6, "outlier": 10, "wide": 14}
+    assert Counter(launch.case for launch in folder.launches) == {"quiet": 6, "outlier": 10, "two": 14}
     assert (folder.planned, folder.awaited) == (30, None)
     records = collect_run(out)
     assert len(records) == 30 and all(record.ok for record in records), "what was left out is no failure"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from npc.statistics.medians import MIN_SAMPLES, MOST_LOOKS, order_statistic_rank
-from npc.statistics.precision import USUAL, Goal, half_width
+from npc.statistics.medians import MIN_SAMPLES, MOST_LOOKS, order_statistic_rank, summarise
+from npc.statistics.precision import STEPS, USUAL, Goal, half_width
 
 RUNS = 2000
 Array = NDArray[np.float64]
@@ -49,21 +49,26 @@ NORMAL_AT_5_6, NORMAL_AT_5_9 = 0.967422, 0.139710
 @pytest.mark.parametrize("noise", ["normal", "skewed", "bimodal", "outliers", "drifting", "heavy"])
 def test_the_interval_at_the_stop_covers_the_median_in_94_of_100_runs(noise: str, spread: float) -> None:
     samples, at = drawn(noise, np.random.default_rng(23), spread)
-    covered = np.zeros(RUNS, dtype=bool)
-    stopped = np.zeros(RUNS, dtype=int)
-    for n in range(MIN_SAMPLES, USUAL.most + 1):
-        rank = order_statistic_rank(n)
-        assert rank is not None
-        ordered = np.sort(samples[:, :n], axis=1)
-        low, high, middle = ordered[:, rank[0] - 1], ordered[:, -rank[0]], np.median(ordered, axis=1)
-        width = np.maximum(high - middle, middle - low) / middle
-        ends = (stopped == 0) & ((width <= USUAL.precision) | (n == USUAL.most))
-        covered[ends] = ((low <= at[n - 1]) & (at[n - 1] <= high))[ends]
-        stopped[ends] = n
-    assert covered.mean() >= 0.94
-    assert stopped.min() >= MIN_SAMPLES
-    if spread == 0.1:
-        assert stopped.mean() > USUAL.most - 2  # what is wide goes on
+    stopped = [stop(run) for run in samples.tolist()]
+    intervals = [summarise(run[:n]) for run, n in zip(samples.tolist(), stopped, strict=True)]
+    covered = [
+        each.low is not None and each.high is not None and each.low <= at[each.n - 1] <= each.high
+        for each in intervals
+    ]
+    assert np.mean(covered) >= 0.94
+    assert min(stopped) == MIN_SAMPLES
+    if noise in ("normal", "skewed") and spread == 0.1:
+        assert np.mean(stopped) < 6.5, "what is always wide is not waited for"
+    if noise == "outliers" and spread == 0.03:
+        assert np.mean(stopped) > 7, "an outlier is worth four more launches"
+
+
+def stop(run: list[float]) -> int:
+    """After how many launches a case stops that is looked at after each."""
+    n = 0
+    while not USUAL.enough(n, 0.1 * n, [run[:n]]):
+        n += 1
+    return n
 
 
 def test_a_worst_looker_who_stops_where_the_median_is_missed_is_covered_too() -> None:
@@ -87,15 +92,36 @@ def test_one_width_is_that_of_the_farther_end() -> None:
     assert half_width([0.0] * 5 + [1.0]) == math.inf
 
 
+def test_the_width_without_the_farthest_samples() -> None:
+    assert half_width([97.0, 99.0, 100.0, 100.0, 101.0, 104.0], without=1) == pytest.approx(0.01)
+    assert half_width([1.0] * 5, without=1) == 0.0
+    assert half_width([1.0], without=1) == math.inf
+
+
+#: Six samples: known, with one outlier, spread as launches always are.
+KNOWN, OUTLIER, WIDE = [1.0] * 6, [1.0] * 5 + [1.5], [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]
+
+
 def test_what_is_enough() -> None:
-    goal = Goal(precision=0.03, most=10, case_s=12)
-    assert not goal.enough(5, 100.0, 0.0)
-    assert goal.enough(6, 1.0, 0.03)
-    assert not goal.enough(6, 1.0, 0.031)
-    assert goal.enough(10, 1.0, math.inf)
-    assert goal.enough(6, 7.3, math.inf), "the tenth would end after 12.2 s, and no earlier one helps"
-    assert not goal.enough(6, 7.1, math.inf)
-    assert not goal.enough(9, 10.7, math.inf)
+    goal = Goal(precision=0.03, most=14, case_s=12)
+    assert not goal.enough(5, 100.0, [KNOWN[:5]])
+    assert goal.enough(6, 1.0, [KNOWN])
+    assert not goal.enough(6, 1.0, [OUTLIER])
+    assert goal.enough(6, 1.0, [WIDE]), "four more launches would leave it too wide"
+    assert not goal.enough(6, 1.0, [KNOWN, WIDE, OUTLIER]), "one number that can be known is enough to go on"
+    assert not goal.enough(6, 1.0, [WIDE[:5]]), "a launch has failed: no interval yet"
+    assert not goal.enough(8, 1.0, [KNOWN[:4] + [1.5] * 4]), "a round is not left half done"
+    assert goal.enough(10, 1.0, [KNOWN + [1.0] * 3 + [1.5]])
+    assert not goal.enough(10, 1.0, [KNOWN + [1.0] * 2 + [1.5] * 2])
+    assert goal.enough(14, 1.0, [KNOWN + [1.5] * 8])
+
+
+def test_only_launches_that_can_narrow_the_interval_are_made_and_only_if_they_are_paid_for() -> None:
+    assert STEPS == (6, 10, 14, 18)
+    goal = Goal(most=14, case_s=12)
+    assert [goal.at_most(seconds) for seconds in (0.1, 0.85, 0.87, 1.2, 1.21, 60.0)] == [14, 14, 10, 10, 6, 6]
+    assert Goal(most=12).at_most(0.1) == 10
+    assert goal.enough(6, 7.3, [OUTLIER]), "the tenth would end after 12.2 s, and no earlier one helps"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ LIBRARIES = ("OpenBLAS", "BLIS", "MKL")
 #: Order of the matrix of one thread by default: one with which a core reaches what it can, and one that shows
 #: how much of that is left for small ones. A complex product of half the order has half of the FLOP.
 ORDERS = {"dgemm": (256, 768), "zgemm": (128, 384)}
+#: Of the kernels' blocks: no order leaves a rest.
+MULTIPLE = 64
 
 
 def numbers(text: str) -> list[int]:
@@ -58,9 +60,9 @@ def main() -> str | None:
         )
     for path, library in libraries.items():
         for threads in sorted(set(options.threads or (1, options.cores))):
-            grown = math.isqrt(threads - 1) + 1
             orders = {
-                routine: options.sizes or (small, large * grown) for routine, (small, large) in ORDERS.items()
+                routine: options.sizes or (small, MULTIPLE * math.ceil(large * math.sqrt(threads) / MULTIPLE))
+                for routine, (small, large) in ORDERS.items()
             }
             words = [f"{routine}:{order}" for routine in routines for order in orders[routine]]
             values = {"library": path, "threads": str(threads), "products": " ".join(words)}

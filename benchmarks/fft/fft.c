@@ -71,15 +71,21 @@ static double off_definition(const struct transform *t, int rank, size_t n, size
 {
     long double re = 0, im = 0, turn = -2 * acosl(-1.0L);
     size_t of_bin[3] = {bin % n, bin / n % n, bin / n / n};
+    long double(*roots)[2] = rank > 1 ? malloc(n * sizeof *roots) : NULL; /* of unity: each is used n² times */
+    for (size_t k = 0; roots != NULL && k < n; k++) {
+        roots[k][0] = cosl(turn * (long double)k / (long double)n);
+        roots[k][1] = sinl(turn * (long double)k / (long double)n);
+    }
     for (size_t j = 0; j < t->points; j++) {
         size_t rest = j, phase = 0; /* in n-ths of a turn, without its whole turns */
         for (int axis = 0; axis < rank; axis++, rest /= n)
             phase = (phase + (size_t)((uint64_t)(rest % n) * of_bin[axis] % n)) % n;
         long double angle = turn * (long double)phase / (long double)n;
-        long double c = cosl(angle), s = sinl(angle);
+        long double c = roots ? roots[phase][0] : cosl(angle), s = roots ? roots[phase][1] : sinl(angle);
         re += t->kept[j][0] * c - t->kept[j][1] * s;
         im += t->kept[j][0] * s + t->kept[j][1] * c;
     }
+    free(roots);
     return (double)hypotl(t->out[bin][0] - re, t->out[bin][1] - im);
 }
 

@@ -205,10 +205,12 @@ pip() { .venv/bin/python -m pip --disable-pip-version-check --no-input "$@" 9<&-
 say "installing the Python part ($locks of packaging/lock) into .venv"
 set --
 for lock in $locks; do set -- "$@" -r "packaging/lock/$lock.txt"; done
-pip install -q --require-hashes "$@" && pip install -q --no-deps --no-build-isolation -e . \
+pip install -q --no-compile --require-hashes "$@" && pip install -q --no-deps --no-build-isolation -e . \
     || fail "pip could not install NPC (see above); run this again to go on"
-# pip compiles what it copies, but not this checkout; who runs NPC later may not write here, or not want to.
-.venv/bin/python -m compileall -qq -r 2 ./*/ || true
+# By all CPUs, and without the packages' own tests: pip compiles them too, one after another, and not this
+# checkout; who runs NPC later may not write here, or not want to.
+.venv/bin/python -m compileall -qq -j 0 -x '/tests/' .venv/lib || true
+.venv/bin/python -m compileall -qq -j 0 -r 2 ./*/ || true
 
 # --- what no package brings ----------------------------------------------------------------------------
 

@@ -178,7 +178,7 @@ def test_tags_select_steps_and_no_tag_means_all(tmp_path: Path, tags: str, expec
         pytest.param("qperf", 3, 4, marks=pytest.mark.links),
         pytest.param("sockperf", 2, 5, marks=pytest.mark.links),
         pytest.param("iperf3", 1, 2, marks=pytest.mark.links),
-        ("osu", 2, 9),
+        ("osu", 2, 8),
         ("stream", 1, 4),
         ("likwid", 1, 3),
         ("blas", 1, 2),

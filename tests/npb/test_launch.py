@@ -114,7 +114,7 @@ def test_shuffled_runs_follow_their_recorded_seed(tmp_path: Path) -> None:
 def test_auto_stops_where_a_median_is_known_and_goes_on_where_it_is_not(tmp_path: Path) -> None:
     """One step whose clients print the same number, one of whose clients one is slower."""
     slower = f"mkdir {tmp_path}/been 2> /dev/null && n=1 || n=0"
-    printed = f'printf "tcp_lat:\\n    latency  =  %d ns\\n" $((20000 + n * {{spread}}))'
+    printed = 'printf "tcp_lat:\\n    latency  =  %d ns\\n" $((20000 + n * {spread}))'
     client = f"sh -c '[ {{spread}} = 0 ] || {slower}; {printed}'"
     out = tmp_path / "out"
     ended = run(

@@ -14,4 +14,5 @@ pip --no-deps --no-build-isolation -e .
 empty=$(mktemp -d)
 trap 'rm -rf "$empty"' EXIT
 
-"$lowest/bin/npc" characterise --tag network --tag noise --set samples=1 --output "$empty"
+# 6: a number of it is not to be believed, as where others measure on the machine, too
+"$lowest/bin/npc" characterise --tag network --tag noise --set samples=1 --output "$empty" || [ $? -eq 6 ]

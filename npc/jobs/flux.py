@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from npc.jobs.scheduler import Job, JobId, Silent, call, last_line
+from npc.jobs.scheduler import Job, JobId, Silent, answer
 
 NAME: Final = "Flux"
 COMMANDS: Final = ("flux",)
@@ -43,9 +43,7 @@ def ask(
     """What Flux knows of these jobs; see `npc.jobs.scheduler.Scheduler.ask`."""
     if not ids:
         return {}
-    code, out, err = call(["flux", "jobs", "-a", "--json", *sorted(map(str, ids))], stopped)
-    if code and "unknown" not in err:
-        raise Silent(last_line(err) or f"flux jobs ends with exit code {code}")
+    out = answer(["flux", "jobs", "-a", "--json", *sorted(map(str, ids))], stopped, unless="unknown")
     told = parse_jobs(out) if out.strip() else {}
     plain = {str(name).replace("ƒ", "f"): job for name, job in told.items()}
     return {name: job for name in ids if (job := plain.get(str(name).replace("ƒ", "f")))}
@@ -53,9 +51,7 @@ def ask(
 
 def cancel(job: JobId, cluster: str = "") -> None:
     """Cancel a job; raises `Silent` with the words of ``flux cancel`` if it does not."""
-    code, _, err = call(["flux", "cancel", str(job)])
-    if code:
-        raise Silent(last_line(err) or f"flux cancel ends with exit code {code}")
+    answer(["flux", "cancel", str(job)])
 
 
 def _job(cells: Mapping[str, Any]) -> Job:

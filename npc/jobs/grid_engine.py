@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from npc.jobs.scheduler import Job, JobId, Silent, call, last_line
+from npc.jobs.scheduler import Job, JobId, Silent, answer, call
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -84,9 +84,7 @@ def ask(
     """What Grid Engine knows of these jobs; see `npc.jobs.scheduler.Scheduler.ask`."""
     if not ids:
         return {}
-    code, out, err = call(["qstat", "-xml", "-g", "t", "-r", "-u", "*"], stopped, _UNWANTED)
-    if code:
-        raise Silent(last_line(err) or f"qstat ends with exit code {code}")
+    out = answer(["qstat", "-xml", "-g", "t", "-r", "-u", "*"], stopped, _UNWANTED)
     live = parse_qstat(out, datetime.now())
     found: dict[JobId, Job] = {}
     for number in ids:
@@ -99,9 +97,7 @@ def ask(
 
 def cancel(job: JobId, cluster: str = "") -> None:
     """Delete a job; raises `Silent` with qdel's words if it does not."""
-    code, out, err = call(["qdel", str(job)])
-    if code:
-        raise Silent(last_line(err) or last_line(out) or f"qdel ends with exit code {code}")
+    answer(["qdel", str(job)])
 
 
 def _live(entries: Iterable[Element], now: datetime) -> dict[JobId, Job]:

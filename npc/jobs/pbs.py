@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from npc.jobs.scheduler import Job, JobId, Silent, call, last_line
+from npc.jobs.scheduler import Job, JobId, Silent, answer, call, last_line
 
 NAME: Final = "PBS"
 COMMANDS: Final = ("qstat", "qdel")
@@ -75,9 +75,7 @@ def ask(
 
 def cancel(job: JobId, cluster: str = "") -> None:
     """Delete a job; raises `Silent` with qdel's words if it does not."""
-    code, _, err = call(["qdel", str(job)])
-    if code:
-        raise Silent(last_line(err) or f"qdel ends with exit code {code}")
+    answer(["qdel", str(job)])
 
 
 def _job(name: str, cells: Mapping[str, Any]) -> Job:

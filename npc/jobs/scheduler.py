@@ -163,6 +163,19 @@ def call(
                     raise Silent(f"{command[0]} did not answer {why}") from None
 
 
+def answer(
+    command: Sequence[str],
+    stopped: Callable[[], bool] = lambda: False,
+    unwanted: tuple[str, ...] = (),
+    unless: str = "",
+) -> str:
+    """Its stdout. Raises as `call` does, and `Silent` with its words if it fails without saying `unless`."""
+    code, out, err = call(command, stopped, unwanted)
+    if code and not (unless and unless in err):
+        raise Silent(last_line(err) or last_line(out) or f"{command[0]} ends with exit code {code}")
+    return out
+
+
 def last_line(text: str) -> str:
     """The last line that says something; empty if none does."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from npc.jobs.scheduler import ENDED, Job, JobId, Silent, call, last_line
+from npc.jobs.scheduler import ENDED, Job, JobId, Silent, answer, call
 
 NAME: Final = "Slurm"
 COMMANDS: Final = ("squeue", "scancel")
@@ -159,11 +159,12 @@ def ask(
     names = ",".join(sorted(map(str, ids)))
     where = [f"--clusters={cluster}"] if cluster else []
     form = ",".join(f"{name}:{width}" for name, width in _COLUMNS)
-    code, out, err = _run(
-        ["squeue", *where, f"--jobs={names}", "--states=all", "--noheader", f"--Format={form}"], stopped
+    out = answer(
+        ["squeue", *where, f"--jobs={names}", "--states=all", "--noheader", f"--Format={form}"],
+        stopped,
+        _UNWANTED,
+        unless="Invalid job id specified",  # what it says of a single one that it does not know
     )
-    if code and "Invalid job id specified" not in err:  # what it says of a single one that it does not know
-        raise Silent(last_line(err) or f"squeue ends with exit code {code}")
     found = parse_squeue(out)
     forgotten = [number for number in ids if number not in found]
     return found | _ask_accounting(forgotten, where, stopped) if forgotten else found
@@ -175,9 +176,7 @@ def nodes(partition: str = "") -> dict[str, SlurmNode]:
     Raises `Silent` when the controller does not answer, FileNotFoundError where there is no ``sinfo``.
     """
     of = [f"--partition={partition}"] if partition else ["--all"]
-    code, out, err = _run(["sinfo", *of, "--noheader", "--Node", "--format=%N|%T|%E"])
-    if code:
-        raise Silent(last_line(err) or f"sinfo ends with exit code {code}")
+    out = answer(["sinfo", *of, "--noheader", "--Node", "--format=%N|%T|%E"], unwanted=_UNWANTED)
     found = {}
     for line in out.splitlines():
         name, _, rest = line.partition("|")
@@ -189,18 +188,14 @@ def nodes(partition: str = "") -> dict[str, SlurmNode]:
 
 def default_partition() -> str:
     """The partition of jobs that ask for none, empty if there is none. Raises as `nodes` does."""
-    code, out, err = _run(["sinfo", "--noheader", "--format=%P"])
-    if code:
-        raise Silent(last_line(err) or f"sinfo ends with exit code {code}")
+    out = answer(["sinfo", "--noheader", "--format=%P"], unwanted=_UNWANTED)
     return next((name[:-1] for name in out.split() if name.endswith("*")), "")
 
 
 def cancel(job: JobId, cluster: str = "") -> None:
     """Tell Slurm to cancel a job; raises `Silent` with its words if it does not."""
     where = [f"--clusters={cluster}"] if cluster else []
-    code, _, err = _run(["scancel", *where, str(job)])
-    if code:
-        raise Silent(last_line(err) or f"scancel ends with exit code {code}")
+    answer(["scancel", *where, str(job)], unwanted=_UNWANTED)
 
 
 def _ask_accounting(ids: Iterable[JobId], where: list[str], stopped: Callable[[], bool]) -> dict[JobId, Job]:
@@ -210,17 +205,13 @@ def _ask_accounting(ids: Iterable[JobId], where: list[str], stopped: Callable[[]
     words += ["--starttime=1970-01-02", f"--format={','.join(_SACCT)}"]
     for completion in ([], ["--completion"]):
         try:
-            code, out, _ = _run(["sacct", *where, *words, *completion], stopped)
+            code, out, _ = call(["sacct", *where, *words, *completion], stopped, _UNWANTED)
         except (FileNotFoundError, Silent):
             return {}
         if code == 0:
             # One that the controller does not know and the accounting believes to live has been lost.
             return {number: job for number, job in parse_sacct(out).items() if job.ended}
     return {}
-
-
-def _run(command: list[str], stopped: Callable[[], bool] = lambda: False) -> tuple[int, str, str]:
-    return call(command, stopped, _UNWANTED)
 
 
 def _joined(first: Job, second: Job) -> Job:

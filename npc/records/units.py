@@ -131,6 +131,11 @@ def several(names: Sequence[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def shortened(name: str, most: int) -> str:
+    """A name of `most` letters, the end left out where it has more."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
 def between(low: float | None, high: float | None, form: str) -> str:
     """`` (1.2 to 3.4)``, to stand behind what lies between them; nothing where an end is not known."""
     return "" if low is None or high is None else f" ({low:{form}} to {high:{form}})"

@@ -8,7 +8,7 @@ from typing import Final
 
 from npc.columns import columns
 from npc.records.hotspots import Hotspot, Hotspots
-from npc.records.units import plural
+from npc.records.units import plural, shortened
 from observe.hotspots.loop_lines import loop_lines
 
 #: Functions that are shown; the file has more.
@@ -67,8 +67,7 @@ def wilson(share: float, samples: int) -> tuple[float, float]:
 
 
 def _name(hotspot: Hotspot) -> str:
-    name = f"{hotspot.function} ({hotspot.module})"
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return shortened(f"{hotspot.function} ({hotspot.module})", _LONGEST_NAME)
 
 
 def _is_unknown(hotspot: Hotspot) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from npc.columns import columns
 from npc.files import write_whole
 from npc.records.memory_use import SHARINGS, MemoryHint, MemoryUse, RankMemory, Sharing, Structure
-from npc.records.units import format_quantity, format_size, plural
+from npc.records.units import format_quantity, format_size, plural, shortened
 
 _MOST_SHOWN: Final = 8
 _LONGEST_NAME: Final = 40
@@ -69,8 +69,7 @@ def _table(rank: RankMemory, total: int) -> Iterator[str]:
 
 def _name(structure: Structure) -> str:
     place = f" ({structure.where})" if structure.where and structure.where not in structure.name else ""
-    name = f"{structure.name}{place}"
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return shortened(f"{structure.name}{place}", _LONGEST_NAME)
 
 
 def save_tables(found: MemoryUse, stem: Path) -> None:

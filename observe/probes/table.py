@@ -7,7 +7,7 @@ from typing import Final
 
 from npc.columns import columns
 from npc.records.node_probes import Events, NodeProbe, NodeRow, Probes
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, shortened
 
 #: Names that are shown of each probe; the file has all of them.
 _MOST_SHOWN: Final = 8
@@ -41,7 +41,10 @@ def _table(nodes: Sequence[NodeProbe]) -> Iterator[str]:
         yield "  nothing of it happened"
     shown = ordered[:_MOST_SHOWN]
     if shown:
-        rows = [_HEADER, *((_shorter(name), *_cells(rows, of_node)) for (of_node, name), rows in shown)]
+        rows = [
+            _HEADER,
+            *((shortened(name, _LONGEST_NAME), *_cells(rows, of_node)) for (of_node, name), rows in shown),
+        ]
         yield from columns(rows, keep_empty=False, right=range(1, 6), indent="  ")
     if len(ordered) > len(shown):
         yield f"  and {len(ordered) - len(shown)} more"
@@ -64,7 +67,3 @@ def _cells(rows: Sequence[NodeRow], of_node: bool) -> tuple[str, ...]:
         most = f"rank {row.rank} ({row.events})"
     moved = format_quantity(all_of_it.bytes, "B", 4) if all_of_it.bytes else ""
     return (str(all_of_it.events), moved, *times, most)
-
-
-def _shorter(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

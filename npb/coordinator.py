@@ -100,7 +100,12 @@ class Conductor:
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(signum, self.interrupt, signum)
-        self._nodes = await reception.gather(listeners, own, limit_s=30.0)
+        try:
+            self._nodes = await reception.gather(listeners, own, limit_s=30.0)
+        except OSError:  # this node's agent has ended, mostly by the signal that is on its way here
+            await asyncio.sleep(0.1)
+            print("npb: stopped before anything was measured", file=sys.stderr, flush=True)
+            return 128 + self._signal if self._signal else 1
         self._work = asyncio.ensure_future(self._measure())
         if self._signal:
             self._work.cancel()

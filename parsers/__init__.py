@@ -44,6 +44,8 @@ def names() -> list[str]:
 def load(name: str) -> Parser:
     """The parser called `name`. Raises `UnknownParser`."""
     if name not in names():
+        if name == "raw":
+            raise UnknownParser("no parser reads it: npc sample was told so by --tool raw")
         raise UnknownParser(f"there is no parser {name!r}; there are: {', '.join(names())}")
     return cast(Parser, importlib.import_module(f"parsers.{name}").parse)
 

@@ -115,6 +115,7 @@ def sample(
     from npc.jobs.stop import Stop
     from npc.records.launch import LaunchLog
     from npc.records.record import OK
+    from npc.records.units import plural
     from npc.statistics.precision import Goal
     from parsers.run.output import read_output
 
@@ -172,7 +173,7 @@ def sample(
         click.echo(f"npc sample: stopped by {signal.Signals(stop.number).name}", err=True)
         sys.exit(128 + stop.number)
     failed = sum(launch.status != OK for launch in done)
-    click.echo(f"{len(done) - failed} of {len(done)} launches of {len(todo)} cases worked: {output}")
+    click.echo(f"{len(done) - failed} of {len(done)} launches of {plural(len(todo), 'case')} worked: {output}")
     if failed:
         sys.exit(sampling.EXIT_NOTHING if failed == len(done) else sampling.EXIT_PARTLY)
 

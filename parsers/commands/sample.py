@@ -173,8 +173,8 @@ def sample(
         click.echo(f"npc sample: stopped by {signal.Signals(stop.number).name}", err=True)
         sys.exit(128 + stop.number)
     failed = sum(launch.status != OK for launch in done)
-    cases = plural(len(todo), "case")
-    click.echo(f"{len(done) - failed} of {len(done)} launches of {cases} worked: {output}")
+    of = plural(len(todo), "case")
+    click.echo(f"{len(done) - failed} of {len(done)} launches of {of} worked: {output}")
     if failed:
         sys.exit(sampling.EXIT_NOTHING if failed == len(done) else sampling.EXIT_PARTLY)
 

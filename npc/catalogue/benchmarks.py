@@ -142,7 +142,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     )),
     Benchmark("sockperf", (
         Step(name="sockperf", tags=("network",), commands=("sockperf", "mpirun"), jobs=2, launches=1,
-             swept=1, seconds=3.2, nodes=(2,), measures="TCP latency with percentiles, throughput",
+             swept=1, seconds=1.3, nodes=(2,), measures="TCP latency with percentiles, throughput",
              sizes=(("sockperf_latency_sizes", "14"), ("sockperf_throughput_sizes", "32K"))),
     ), (
         Test("tcp_ping_pong", "latency", "tcp", _PING_PONG, "TCP half round trip"),
@@ -200,7 +200,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     )),
     Benchmark("likwid", (
         Step(name="likwid", tags=("compute", "memory"), commands=("likwid-bench",), jobs=1, launches=6,
-             seconds=1.4, nodes=(1,), measures="peak FLOP/s, bandwidth of caches and memory"),
+             seconds=0.5, nodes=(1,), measures="peak FLOP/s, bandwidth of caches and memory"),
     ), (
         Test("peakflops*", "flops", "compute", quantity="peak"),
         Test("peakflops*"),
@@ -208,14 +208,14 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     )),
     Benchmark("blas", (
         # two libraries, with one thread and with all; a launch does 3 GFLOP a thread, and more with its root
-        Step(name="blas", tags=("compute",), commands=("cc",), jobs=1, launches=4, seconds=0.5, nodes=(1,),
+        Step(name="blas", tags=("compute",), commands=("cc",), jobs=1, launches=4, seconds=0.4, nodes=(1,),
              measures="matrix products by every BLAS", sizes=(("blas_sizes", "256, 768 × √threads"),)),
     ), (
         Test("dgemm", "flops", "compute", quantity="dgemm"),
         Test("zgemm", "flops", "compute", quantity="zgemm"),
     )),
     Benchmark("fft", (
-        Step(name="fft", tags=("compute",), commands=("cc",), jobs=1, launches=2, seconds=0.7, nodes=(1,),
+        Step(name="fft", tags=("compute",), commands=("cc",), jobs=1, launches=2, seconds=0.6, nodes=(1,),
              measures="complex transforms by FFTW", sizes=(("fft_sizes", "1d:4096,3d:64,3d:64:in"),)),
     ), (
         Test("fft_1d", "flops", "compute", quantity="FFT in one dimension"),

@@ -21,7 +21,7 @@ Sender = Literal["", "client", "server"]
 #: Of each job: the job script, `npc environment`, a compiler; JUBE itself.
 JOB_S: Final = 4.0
 #: Of each size of a sweep, by default: ``sweep_samples`` of ``benchmarks/npc.xml``.
-SWEEP_SAMPLES: Final = 3
+SWEEP_SAMPLES: Final = 2
 #: Bytes of last-level cache a core, of the machine that seconds of a launch are of.
 CACHE_A_CORE: Final = 16.8e6
 

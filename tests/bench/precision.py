@@ -32,6 +32,7 @@ from tests.paths import ROOT
 #: The settings that were the defaults when every case had six launches.
 FIXED = {
     "samples": "6",
+    "sweep_samples": "3",
     "sockperf_throughput_sizes": "16,256,4K,32K",
     "short_start": "no",
 }
@@ -41,13 +42,14 @@ RUN_S = 900
 
 
 class Run(NamedTuple):
-    """wall_s: of the whole command; tools_s: inside tools, in all and by benchmark; widths: by ceiling,
-    infinite without any."""
+    """wall_s: of the whole command; tools_s: inside tools, in all and by benchmark; ceilings and how wide
+    their intervals are, infinite without any."""
 
     wall_s: float
     tools_s: float
     by_benchmark: Mapping[str, float]
     launches: int
+    ceilings: Mapping[str, float]
     widths: Mapping[str, float]
 
 
@@ -76,32 +78,34 @@ def measure(npc: Path, settings: Mapping[str, str], part: Sequence[str], folder:
         return None
     drawn = folder / "000000/roofline.json"  # not where no test gives a ceiling, or all were disturbed
     ceilings = json.loads(drawn.read_bytes())["ceilings"] if drawn.exists() else []
-    return Run(wall_s, seconds.total(), seconds, launches, dict(map(width, ceilings)))
+    values = {each["name"]: each["value"] for each in ceilings}
+    widths = {each["name"]: width(each) for each in ceilings}
+    return Run(wall_s, seconds.total(), seconds, launches, values, widths)
 
 
-def width(ceiling: Mapping[str, float]) -> tuple[str, float]:
-    """Its name, and how far the farther end of its interval lies from it, as a part."""
+def width(ceiling: Mapping[str, float]) -> float:
+    """How far the farther end of its interval lies from it, as a part."""
     low, high, value = ceiling["low"], ceiling["high"], ceiling["value"]
-    farther = math.inf if low is None else max(high - value, value - low) / value
-    return str(ceiling["name"]), farther
+    return math.inf if low is None else max(high - value, value - low) / value
 
 
 def table(fixed: Sequence[Run], auto: Sequence[Run]) -> Iterator[str]:
-    """Times and widths side by side, each the median of the runs, and what came of the goals."""
+    """Times, values and widths side by side, each the median of the runs, and what came of the goals. A
+    value's ratio tells whether shorter launches measure the same."""
     if not fixed or not auto:
         yield "nothing to compare: no run of one side came to its end"
         return
-    rows = [("", "fixed", "auto", "auto/fixed")]
+    rows = [("", "fixed", "auto", "auto/fixed", "value")]
     shares = {}
     for name, unit in (("wall_s", "wall time"), ("tools_s", "inside tools")):
         times = [median(getattr(run, name) for run in side) for side in (fixed, auto)]
         shares[name] = times[1] / times[0]
-        rows.append((unit, f"{times[0]:.0f} s", f"{times[1]:.0f} s", f"{shares[name]:.2f}"))
+        rows.append((unit, f"{times[0]:.0f} s", f"{times[1]:.0f} s", f"{shares[name]:.2f}", ""))
     for name in fixed[0].by_benchmark:
         times = [median(run.by_benchmark.get(name, 0.0) for run in side) for side in (fixed, auto)]
-        rows.append((f"  {name}", f"{times[0]:.1f} s", f"{times[1]:.1f} s", f"{times[1] / times[0]:.2f}"))
+        rows.append((f"  {name}", f"{times[0]:.1f} s", f"{times[1]:.1f} s", f"{times[1] / times[0]:.2f}", ""))
     counts = [median(run.launches for run in side) for side in (fixed, auto)]
-    rows.append(("launches", f"{counts[0]:.0f}", f"{counts[1]:.0f}", f"{counts[1] / counts[0]:.2f}"))
+    rows.append(("launches", f"{counts[0]:.0f}", f"{counts[1]:.0f}", f"{counts[1] / counts[0]:.2f}", ""))
     names = [name for run in fixed for name in run.widths]
     both = [name for name in dict.fromkeys(names) if any(name in run.widths for run in auto)]
     narrow = known = 0
@@ -112,8 +116,9 @@ def table(fixed: Sequence[Run], auto: Sequence[Run]) -> Iterator[str]:
         narrow += after <= before
         known += after <= max(before, USUAL.precision)
         ratio = f"{after / before:.2f}" if 0 < before < math.inf and after < math.inf else ""
-        rows.append((name, percent(before), percent(after), ratio))
-    yield from columns(rows, right=(1, 2, 3))
+        values = [median(run.ceilings[name] for run in side if name in run.widths) for side in (fixed, auto)]
+        rows.append((name, percent(before), percent(after), ratio, f"{values[1] / values[0]:.3f}"))
+    yield from columns(rows, right=(1, 2, 3, 4))
     yield f"time inside tools: {shares['tools_s']:.0%} of fixed, goal {GOAL_TIME:.0%}"
     goal = f"goal {GOAL_CEILINGS:.0%}"
     yield f"no wider than fixed: {narrow} of {len(both)} ceilings, {goal}"

@@ -16,7 +16,7 @@ from npc.page.blocks import sample
 from npc.page.frame import Section
 from npc.records.record import Record
 from npc.records.series import share_taken
-from npc.records.units import format_quantity, format_size, several
+from npc.records.units import format_quantity, format_size, plural, several
 from report.runs import Repeats, Report, Run, better, hosts_of
 from report.sections import SECTIONS, Absent
 
@@ -70,7 +70,7 @@ def _subtitle(report: Report) -> str:
         days = sorted({run.days for run in report.runs if run.days})
         records = [record for run in report.runs for record in run.records]
         hosts = several(hosts_of(records), 3) or "no host"
-        parts.append(f"{len(records)} records of {hosts}, {', '.join(days) or 'no day'}")
+        parts.append(f"{plural(len(records), 'record')} of {hosts}, {', '.join(days) or 'no day'}")
     if report.history:
         parts.append(report.history.words)
     return "; ".join(parts)

@@ -15,6 +15,7 @@ from npc.machine.platform import InvalidPlatform, find_platform
 from npc.records.record import InvalidRecord, Record, to_row
 from npc.records.run import read_run
 from npc.records.series import test_name
+from npc.records.units import plural
 from npc.validity import INVALID, Violation, find_lies, grouped
 from npc.validity.rule import Rule
 from npc.validity.run import circumstances_of, platform_of
@@ -97,4 +98,5 @@ def show(path: Path, records: Sequence[Record], findings: Sequence[Violation]) -
         click.echo(sentences(f"not usable: {many}{test}: {status}"))
     usable = sum(record.ok and place not in invalid for place, record in enumerate(records))
     failed = f", {lost.total()} failed or unavailable" if lost else ""
-    click.echo(f"{path}: {len(records)} records, {usable} of them usable, {len(invalid)} invalid{failed}")
+    judged = f"{usable} of them usable, {len(invalid)} invalid{failed}"
+    click.echo(f"{path}: {plural(len(records), 'record')}, {judged}")

@@ -27,6 +27,7 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
     from npc.machine.platform import InvalidPlatform
     from npc.records.record import save_csv
     from npc.records.run import RECORDS
+    from npc.records.units import plural
     from npc.validity import INVALID
     from npc.validity.disturbance import in_words
     from parsers.run.collect import collect_run, count_failures, save_environment
@@ -46,7 +47,7 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
             f"cannot write {target}: {error.strerror}; the raw output is untouched"
         ) from None
     usable = sum(record.ok for record in records)
-    click.echo(f"{len(records)} records, {usable} of them usable: {target}")
+    click.echo(f"{plural(len(records), 'record')}, {usable} of them usable: {target}")
     if disturbed := in_words(records):
         click.echo(f"  disturbed: {disturbed}; by whom: npc check {folder}", err=True)
     for status, count in count_failures(records).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from npb import cli
+from npb.coordinator import Conductor
+from npb.nodes import Reception
 from npc.records.launch import read_launches
 from npc.records.record import read_csv
 from tests.lab.npb_job import (
@@ -346,3 +350,15 @@ def test_a_launcher_of_another_mpi_is_recognised() -> None:
     )
     assert ended.returncode == 2
     assert "each is alone in its MPI" in ended.stderr and "--mpi=pmix" in ended.stderr
+
+
+def test_an_agent_that_ends_before_the_nodes_have_met_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """What a signal does that comes while npb starts."""
+    options = cli.parser().parse_args(["--servercmd", "qperf", "--clientcmd", "qperf HOSTNAME tcp_bw"])
+    ours, theirs = socket.socketpair()
+    ours.close()
+    conductor = Conductor(options, ["n1", "n2"])
+    conductor.interrupt(signal.SIGINT)
+    conducted = conductor.conduct(Reception([], b"", conductor.interrupt), [], theirs)
+    assert asyncio.run(conducted) == 130
+    assert capfd.readouterr().err == "npb: stopped before anything was measured\n"

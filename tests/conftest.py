@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
 import subprocess
@@ -51,6 +52,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return not _is_marked(item, "guest"), not _is_marked(item, "slurm"), -of_group
 
     items.sort(key=late)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay until the end: no collection of garbage needs to look through them again."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

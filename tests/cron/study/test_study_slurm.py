@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.slurm, pytest.mark.measures]
 
 #: Of the nodes' links: a halo of Himeno's takes many times as long as its cells.
 LINK_MBIT = 300.0
-HIMENO = ("XS", "-n", "350")
+HIMENO = ("XS", "-n", "700")
 SAYS = r"^ cpu : (\S+) sec"
 #: A rank that waits gives up its core, or more ranks than cores took minutes.
 YIELD = {"NPC_ENV": "export OMPI_MCA_mpi_yield_when_idle=1"}

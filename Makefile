@@ -15,8 +15,8 @@ python := .venv/bin/python
 # The tests start Python some thousand times: nothing is to be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-test setup-mpi characterise check types quick test test-rdma lock test-lowest man example gallery \
-	cluster-up cluster-down clean
+.PHONY: help setup setup-test setup-mpi characterise check types quick-first quick-second test test-rdma lock test-lowest \
+	man example gallery cluster-up cluster-down clean
 
 help:
 	@echo "make characterise [PLATFORM=name] [TAGS=\"network memory\"]   install what is missing, measure, draw"
@@ -47,14 +47,17 @@ characterise: setup
 check: setup-test
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	@$(MAKE) --no-print-directory -j2 types quick
+	@$(MAKE) --no-print-directory -j3 -O types quick-first quick-second
 
-# side by side: mypy is one process
+# side by side: mypy is one process, and each half of the tests collects its own files and no others
 types:
 	$(python) -m mypy
 
-quick:
-	$(python) -m pytest -n 2 --dist loadfile -m "not slow" --timeout=300 --durations=5
+first := tests/npc tests/report tests/roofline
+quick-first: files = $(first)
+quick-second: files = tests $(addprefix --ignore=,$(first))
+quick-first quick-second:
+	$(python) -m pytest -m "not slow" --timeout=300 --durations=5 $(files)
 
 # Most slow tests wait for jobs, tools and guests, so more of them run than there are CPUs, and what fails
 # there is judged again, alone. What network tools measure over links of their own is not judged on a full

@@ -129,7 +129,7 @@ def test_the_command_prints_the_table_and_draws(tmp_path: Path) -> None:
     save_csv([*swept("osu", "osu_bw", "openmpi"), *swept("osu", "osu_bw", "impi")], tmp_path / "records.csv")
     ended = run(tmp_path)
     assert ended.returncode == 0, ended.stderr
-    row = "osu_bw · openmpi bandwidth 1 B–1 MiB 1.05 MB/s [944 kB/s, 1.15 MB/s] 1 MiB 7"
+    row = "osu_bw · openmpi bandwidth 1 B–1 MiB 1.05 MB/s [0.944, 1.15] 1 MiB 7"
     assert row in re.sub(" +", " ", ended.stdout)
     assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
     drawn = (tmp_path / "sweep.svg").read_text()

@@ -23,20 +23,20 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from npc.records.reading import OK, Reading, failed
 from npc.records.series import CORE
 from parsers.text.lines import NUMBER, WHOLE, complete_lines
 
 _HEAD: Final = re.compile(
-    rf"\nNPC noise: {WHOLE} cores at once, {NUMBER} s of each part, a quantum of ({NUMBER}) us,"
+    rf"\nNPC noise: ({WHOLE}) cores at once, {NUMBER} s of each part, a quantum of ({NUMBER}) us,"
 )
 _CORE: Final = rf"\ncore ({WHOLE}) +({NUMBER}) +({NUMBER}) +({WHOLE}) +({NUMBER}) +"
 _DETOURS: Final = re.compile(rf"{_CORE}({NUMBER}) +({NUMBER}) +({NUMBER}) +{WHOLE}(?=\n)")
 _QUANTA: Final = re.compile(rf"{_CORE}{NUMBER}(?=\n)")
 _DELAYS: Final = re.compile(
-    r"\ndelays of core [0-9]{1,5} \[us x number\]:((?: [0-9.]{1,20}x[0-9]{1,9}){1,40})(?=\n)"
+    rf"\ndelays of core ({WHOLE}) \[us x number\]:((?: [0-9.]{{1,20}}x[0-9]{{1,9}}){{1,40}})(?=\n)"
 )
 _RAN: Final = re.compile(rf"\nran on core ({WHOLE}): ({NUMBER}) s ([^\n]{{1,64}}) \(process {WHOLE}\)(?=\n)")
 _INTERRUPTS: Final = re.compile(rf"\ninterrupts on core ({WHOLE}): ({WHOLE}) ([^\n]{{1,64}})(?=\n)")
@@ -47,6 +47,15 @@ _REGULAR: Final = 0.3
 #: Processes, and interrupts, that are named.
 _MOST_RAN: Final = 3
 _US: Final = 1e-6
+
+
+class _Row(NamedTuple):
+    """A core; `noise` is the share of its time that was lost, `longest` in s, `rate` a second."""
+
+    core: str
+    noise: float
+    longest: float
+    rate: float
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -61,7 +70,8 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
             yield failed("detour", "noise", "the output ends before its results are complete")
         return
     ran, interrupts = _most(_RAN, text, " s"), _most(_INTERRUPTS, text, "")
-    rows: list[tuple[float, float, float]] = []
+    cores = int(head[1])
+    rows: list[_Row] = []
     for core, *numbers in _DETOURS.findall(text):
         seconds, lost, number, longest, period, regular, steal = map(float, numbers)
         params = {CORE: core, "steal": f"{steal / seconds:.3g}"}
@@ -70,18 +80,20 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         }
         if regular >= _REGULAR:
             params["period"] = f"{period * _US:.4g}"
-        rows.append((lost * _US / seconds, longest * _US, number / seconds))
-        yield Reading("detour", "noise", rows[-1][0], None, OK, params)
-        yield Reading("detour", "detour", rows[-1][1], None, OK, {CORE: core})
-        yield Reading("detour", "detour_rate", rows[-1][2], None, OK, {CORE: core})
-    yield from _of_node("detour", rows)
+        row = _Row(core, lost * _US / seconds, longest * _US, number / seconds)
+        rows.append(row)
+        yield Reading("detour", "noise", row.noise, None, OK, params)
+        yield Reading("detour", "detour", row.longest, None, OK, {CORE: core})
+        yield Reading("detour", "detour_rate", row.rate, None, OK, {CORE: core})
+    yield from _of_node("detour", rows, cores)
     rows = []
     for core, seconds, lost, _, longest in _QUANTA.findall(text):
-        rows.append((float(lost) * _US / float(seconds), float(longest) * _US, 0.0))
-        yield Reading("fwq", "noise", rows[-1][0], None, OK, {CORE: core})
-        yield Reading("fwq", "detour", rows[-1][1], None, OK, {CORE: core})
-    yield from _of_node("fwq", rows)
-    yield from _collective(text, float(head[1]) * _US)
+        row = _Row(core, float(lost) * _US / float(seconds), float(longest) * _US, 0.0)
+        rows.append(row)
+        yield Reading("fwq", "noise", row.noise, None, OK, {CORE: core})
+        yield Reading("fwq", "detour", row.longest, None, OK, {CORE: core})
+    yield from _of_node("fwq", rows, cores)
+    yield from _collective(text, cores, float(head[2]) * _US)
 
 
 def _most(line: re.Pattern[str], text: str, unit: str) -> dict[str, str]:
@@ -95,18 +107,26 @@ def _most(line: re.Pattern[str], text: str, unit: str) -> dict[str, str]:
     }
 
 
-def _of_node(case: str, rows: Sequence[tuple[float, float, float]]) -> Iterator[Reading]:
-    if not rows:
+def _each_once(cores: Sequence[str], number: int) -> bool:
+    """Whether there is a line of every core: what follows from all of them is nothing that some can tell."""
+    return len(cores) == len(set(cores)) == number > 0
+
+
+def _of_node(case: str, rows: Sequence[_Row], cores: int) -> Iterator[Reading]:
+    if not _each_once([row.core for row in rows], cores):
         return
-    yield Reading(case, "noise", math.fsum(row[0] for row in rows) / len(rows), None, OK)
-    yield Reading(case, "detour", max(row[1] for row in rows), None, OK)
+    yield Reading(case, "noise", math.fsum(row.noise for row in rows) / cores, None, OK)
+    yield Reading(case, "detour", max(row.longest for row in rows), None, OK)
     if case == "detour":
-        yield Reading(case, "detour_rate", math.fsum(row[2] for row in rows) / len(rows), None, OK)
+        yield Reading(case, "detour_rate", math.fsum(row.rate for row in rows) / cores, None, OK)
 
 
-def _collective(text: str, quantum: float) -> Iterator[Reading]:
+def _collective(text: str, cores: int, quantum: float) -> Iterator[Reading]:
+    lines = _DELAYS.findall(text)
+    if not _each_once([core for core, _ in lines], cores):
+        return
     delays: defaultdict[float, int] = defaultdict(int)
-    for line in _DELAYS.findall(text):
+    for _, line in lines:
         for entry in line.split():
             delay, _, number = entry.partition("x")
             delays[float(delay) * _US] += int(number)

@@ -281,7 +281,7 @@ def test_memory_from_end_to_end_without_a_terminal(tmp_path: Path) -> None:
     for name in ("roofline.png", "roofline.svg", "roofline.html"):
         assert (run / name).stat().st_size > 1000
     assert not list(tmp_path.glob("jube-*.log"))
-    (suggested,) = re.findall(r"^next: npc (report \S+)", ended.stdout, re.MULTILINE)
+    (suggested,) = re.findall(r"^next: \S*npc (report \S+)", ended.stdout, re.MULTILINE)
     assert subprocess.run([NPC, *suggested.split()], check=False).returncode == 0
     page = (run / "report.html").read_text(encoding="utf-8")
     triad = [record for record in read_run(run) if record.case == "triad"]

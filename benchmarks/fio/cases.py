@@ -129,7 +129,7 @@ def main() -> str | None:
     parser.add_argument("--bytes", default="1700M", help="of a node at most, in all launches")
     parser.add_argument("--samples", type=int, default=6, help="launches of each case")
     parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--milliseconds", type=int, default=150, help="that a test takes at most")
+    parser.add_argument("--milliseconds", type=int, default=100, help="that a test takes at most")
     parser.add_argument("--direct", default=",".join(DATA), help="tests past the page cache, or no")
     parser.add_argument("--buffered", default="write", help="tests through the page cache, or no")
     parser.add_argument("--names", default=",".join(NAMES), help="tests of names, or no")

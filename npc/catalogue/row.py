@@ -21,7 +21,7 @@ Sender = Literal["", "client", "server"]
 #: Of each job: the job script, `npc environment`, a compiler; JUBE itself.
 JOB_S: Final = 4.0
 #: Of each size of a sweep, by default: ``sweep_samples`` of ``benchmarks/npc.xml``.
-SWEEP_SAMPLES: Final = 2
+SWEEP_SAMPLES: Final = 1
 #: Bytes of last-level cache a core, of the machine that seconds of a launch are of.
 CACHE_A_CORE: Final = 16.8e6
 
@@ -66,7 +66,7 @@ class Step:
     tags: any of them runs it. commands: tools
     (`npc.machine.tools`) that it needs; without them it is unavailable at once. site: settings that name a
     site's build of the first command, where no package brings it. jobs: workpackages. launches: of one
-    sample, all jobs together. swept: launches that are made `SWEEP_SAMPLES` times at most. seconds: of one
+    sample, all jobs together. swept: launches that are made `SWEEP_SAMPLES` times. seconds: of one
     launch. nodes: numbers of nodes that it runs on. measures: in words. sizes: setting and default of its
     messages, arrays or problem. scales: the setting of its nodes, if it has one; on n times as many nodes a
     launch takes n^growth times as long. caches: its arrays grow with the last-level caches; with n times
@@ -101,7 +101,7 @@ class Step:
             return sum(min(samples, each) for each in self.needed)
         if samples > MIN_SAMPLES:
             samples = Goal(most=samples).at_most(self.seconds)
-        return self.launches * samples + self.swept * min(samples, SWEEP_SAMPLES)
+        return self.launches * samples + self.swept * SWEEP_SAMPLES
 
     def on(self, nodes: int, caches: float = 1.0) -> Step:
         """What it is on a machine of `nodes` nodes: run on all of them as well, if it can.

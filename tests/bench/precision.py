@@ -33,6 +33,7 @@ from tests.paths import ROOT
 FIXED = {
     "samples": "6",
     "sweep_samples": "3",
+    "sockperf_tests": "ping-pong,throughput",
     "sockperf_throughput_sizes": "16,256,4K,32K",
     "short_start": "no",
 }

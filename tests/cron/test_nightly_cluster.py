@@ -39,6 +39,7 @@ PAPER = {
     "NPC_QPERF_KINDS": "sweep",
     "NPC_QPERF_SWEEP_TESTS": "tcp_bw",
     "NPC_QPERF_SWEEP_SIZES": "16,128,1K,4K,32K",
+    "NPC_SOCKPERF_TESTS": "throughput",
     "NPC_SOCKPERF_THROUGHPUT_SIZES": "16,1K",
     "NPC_OSU_KINDS": "pt2pt",
     "NPC_OSU_TESTS": "bw",

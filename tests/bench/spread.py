@@ -32,6 +32,8 @@ from tests.paths import ROOT
 BIN = ROOT / ".venv/bin"
 FACTOR = 4
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+#: Params of numbers that are not a launch's own.
+PARTS = ("statistic", "core")
 #: Of a normal distribution: the interquartile range over the standard deviation.
 IQR = 1.349
 
@@ -71,7 +73,7 @@ TOOLS = (
     Tool("likwid", "likwid-bench -t load_avx -W N:400000kB:2 -i {t}", *four(10), "bandwidth"),
     Tool("fio", FIO.format(name="randread") + "4k", *four(100), "operation_rate"),
     Tool("fio", FIO.format(name="read") + "1M", *four(100), "bandwidth"),
-    Tool("noise", "./noise -s {t} -q 1000 -t 1", "0.3", "1.2", "time"),
+    Tool("noise", "./noise -s {t} -q 1000 -t 1", "0.3", "1.2", "noise"),
 )  # fmt: skip
 
 
@@ -84,7 +86,7 @@ def values_of(folder: Path, tool: Tool) -> Iterator[tuple[str, str, float]]:
         readings = [
             reading
             for reading in parsers.parse(tool.name, text, launch.argv)
-            if reading.metric == tool.metric and reading.value and "statistic" not in reading.params
+            if reading.metric == tool.metric and reading.value and reading.params.keys().isdisjoint(PARTS)
         ]
         sizes = [reading.size or 0 for reading in readings]
         for reading in readings:

@@ -67,7 +67,9 @@ def efficiency(
         sys.exit(1)
     except KeyError as error:
         raise click.UsageError(f"{gpu_file}: it has no rank {error}") from None
-    except (OSError, ValueError) as error:
+    except OSError as error:  # also of a file that somebody removed meanwhile
+        raise click.UsageError(f"{error.filename}: {error.strerror}") from None
+    except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
         click.echo(json.dumps(to_document(runs, not strong), indent=1))

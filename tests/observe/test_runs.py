@@ -181,6 +181,13 @@ def test_damaged_and_absent_files_are_a_line_and_exit_code_2(tmp_path: Path) -> 
     ended = npc("efficiency", folder)
     assert ended.returncode == 2 and "0000.observed.json" in ended.stderr and "Traceback" not in ended.stderr
     assert npc("efficiency", tmp_path / "absent").returncode == 2
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    (gone / "0001.observed.json").symlink_to("removed")
+    ended = npc("efficiency", gone)
+    assert ended.returncode == 2
+    assert f"{gone / '0001.observed.json'}: No such file or directory" in " ".join(ended.stderr.split())
+    assert "Errno" not in ended.stderr
     file.write_text('{"schema": 2, "profile": {"ranks": 3}}')
     assert npc("efficiency", folder).returncode == 2
 

@@ -17,7 +17,7 @@ USAGE: Final = 2
 RECORDS: Final = click.argument("records", nargs=-1, required=True, type=PathParameter())
 OUTPUT: Final = click.option(
     "--output", type=PathParameter(file_okay=False), metavar="DIR",
-    help="Folder of the pictures; by default beside the records, or here if there are several.",
+    help="Folder of the pictures; by default beside the records, or the present one if there are several.",
 )  # fmt: skip
 
 

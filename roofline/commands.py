@@ -48,7 +48,8 @@ def roofline(
     """Ceilings of compute, memory and network, with ridge points, from RECORDS.
 
     RECORDS are run folders (or folders of runs: the newest is meant) or records.csv files. Writes
-    roofline.json, roofline.png, roofline.svg and roofline.html, which needs no network to look at.
+    roofline.json, roofline.png, roofline.svg and roofline.html, which needs no network to look at, beside
+    the records; with several RECORDS into the present folder, unless --output names one.
 
     Exit code: 0; 1 if no record could be used; 2 for bad arguments or a folder that cannot be written.
     """

@@ -199,8 +199,8 @@ def _memory() -> dict[str, Any]:
 
 def _python() -> dict[str, Any]:
     # the first on sys.path is the one that is imported
-    installed = reversed([*metadata.distributions()])
-    packages = {each.name.lower().replace("_", "-"): each.version for each in installed}
+    installed = (each.metadata for each in reversed([*metadata.distributions()]))
+    packages = {each["Name"].lower().replace("_", "-"): each["Version"] for each in installed}
     return {
         "version": platform.python_version(),
         "implementation": platform.python_implementation(),

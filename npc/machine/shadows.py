@@ -66,7 +66,7 @@ def _modules() -> Mapping[str, Path]:
     modules = dict.fromkeys(OWN, above)
     for distribution in _needed(DISTRIBUTION, set()):
         home = Path(str(distribution.locate_file("")))
-        tops = {Path(str(file)).parts[0] for file in distribution.files or ()}
+        tops = {file.parts[0] for file in distribution.files or ()}
         for top in tops - {".."}:
             name = top.partition(".")[0] if top.endswith((".py", ".so")) else top
             if name.isidentifier() and not name.startswith("__"):

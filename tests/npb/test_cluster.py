@@ -127,6 +127,8 @@ def test_a_slow_uplink_is_named_where_the_switches_are_known(tmp_path: Path) -> 
 
 
 def test_a_host_cut_off_in_a_round_costs_its_pairs_only(cluster: Cluster, tmp_path: Path) -> None:
+    for host in cluster.hosts:
+        cluster.shape(host, 100)
     out = tmp_path / "out"
     job = cluster.job(
         "--servercmd", "qperf", "--clientcmd", "qperf HOSTNAME -t 2 -uu tcp_bw", "--killserver",
@@ -150,6 +152,7 @@ def test_the_interface_chosen_is_the_one_measured(cluster: Cluster, tmp_path: Pa
     both = ["n1", "n2"]
     with (tmp_path / "hosts").open("a") as names:
         for number, host in enumerate(both, 1):
+            cluster.shape(host, 100)
             names.write(f"10.98.0.{number} ib-{host}\n")
             cluster.inside(host, f"ip addr add fd99::{number}/64 dev eth0 nodad")
             cluster.inside(host, f"ip addr add 10.98.0.{number}/24 dev eth0")

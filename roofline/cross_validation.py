@@ -10,11 +10,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from roofline.models.fitted import FittedRange
-    from roofline.sweeps import SweepSource
+from roofline.models.fitted import FittedRange, relative_errors
+from roofline.sweeps import SweepSource
 
 #: The observable that is told over numbers of messages; all others over sizes in bytes.
 BURST: Final = "burst of messages"
@@ -69,8 +68,6 @@ def compare(
 
     held_out: model → ln(measured/predicted) at each x, the simplest model first.
     """
-    from roofline.models.fitted import relative_errors
-
     errors = {name: relative_errors(each) for name, each in held_out.items()}
     for observable, first, last in parts:
         shown = {name: each[first : last + 1] for name, each in errors.items()}

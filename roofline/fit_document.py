@@ -8,19 +8,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from npc.document import plain
-
-if TYPE_CHECKING:
-    from roofline.cross_validation import ModelComparison
-    from roofline.fits import Fit, Fits
-    from roofline.measured_collectives import Agreement
-    from roofline.models.piecewise import PiecewiseFit
-    from roofline.prediction import Believed
-    from roofline.sweeps import SweepSource
+from roofline.cross_validation import ModelComparison
+from roofline.fits import Fit, Fits
+from roofline.measured_collectives import Agreement
+from roofline.models.estimate import Linear
+from roofline.models.piecewise import PiecewiseFit
+from roofline.prediction import Believed
+from roofline.sweeps import SweepSource
 
 SCHEMA: Final = 1
 #: What is kept of each x: `read_pieces` makes lines of it again.
@@ -50,11 +50,6 @@ def to_document(fits: Fits) -> dict[str, Any]:
 
 def read_pieces(fit: Mapping[str, Any]) -> PiecewiseFit:
     """The lines of one entry of ``fits``. Raises `InvalidDocument`."""
-    import numpy as np
-
-    from roofline.models.estimate import Linear
-    from roofline.models.piecewise import PiecewiseFit
-
     try:
         lines, points = fit["lines"], fit["points"]
         values = np.array(lines["values"], dtype=float)
@@ -90,8 +85,6 @@ def read_believed(document: Mapping[str, Any], fit: Mapping[str, Any]) -> Believ
     says to believe it. Where that one has no lines, it is the one of least error among those that have.
     Raises `InvalidDocument`.
     """
-    from roofline.prediction import Believed
-
     models = {fit.get("name", fit["model"]): read_pieces(fit)}
     try:
         for each in document["fits"]:
@@ -104,8 +97,6 @@ def read_believed(document: Mapping[str, Any], fit: Mapping[str, Any]) -> Believ
 
 
 def _read_comparison(entry: Mapping[str, Any]) -> ModelComparison:
-    from roofline.cross_validation import ModelComparison
-
     errors = {name: math.inf if each is None else float(each) for name, each in entry["errors"].items()}
     return ModelComparison(
         sweep_of(entry),
@@ -120,8 +111,6 @@ def _read_comparison(entry: Mapping[str, Any]) -> ModelComparison:
 
 def sweep_of(entry: Mapping[str, Any]) -> SweepSource:
     """The sweep that an entry of ``fits`` or ``comparisons`` is about."""
-    from roofline.sweeps import SweepSource
-
     sweep = entry["sweep"]
     known = {name: sweep[name] for name in SweepSource._fields}
     return SweepSource(**known | {"hosts": tuple(sweep["hosts"]), "params": json.dumps(sweep["params"])})

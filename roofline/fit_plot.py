@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from npc.figures.chart import (
     DASHES,
@@ -23,11 +23,9 @@ from npc.figures.chart import (
 )
 from npc.records.units import format_size
 from roofline.fit_table import short_source_text
+from roofline.fits import Fit
+from roofline.sweeps import SweepSource
 from roofline.table import quantity_texts
-
-if TYPE_CHECKING:
-    from roofline.fits import Fit
-    from roofline.sweeps import SweepSource
 
 _LINE_POINTS: Final = 60
 

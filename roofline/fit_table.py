@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from npc.columns import columns
 from npc.page.blocks import Cell, Table
@@ -12,13 +12,11 @@ from npc.records.units import format_size, plural
 from npc.statistics.medians import MIN_SAMPLES
 from npc.validity.disturbance import remark
 from roofline.cross_validation import BURST
+from roofline.fits import Fit, Fits
+from roofline.measured_collectives import Agreement
+from roofline.prediction import Predicted, Range
+from roofline.sweeps import SweepSource
 from roofline.table import quantity_texts
-
-if TYPE_CHECKING:
-    from roofline.fits import Fit, Fits
-    from roofline.measured_collectives import Agreement
-    from roofline.prediction import Predicted, Range
-    from roofline.sweeps import SweepSource
 
 BELIEVE: Final = "Which model to believe where, by the median error on sizes it was not shown"
 NEAREST: Final = "Measured collectives against each algorithm's prediction (npc predict): median error"

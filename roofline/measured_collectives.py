@@ -18,20 +18,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from statistics import median
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from npc import catalogue
+from npc.records.record import Record
 from roofline.cross_validation import ModelComparison, compare
 from roofline.messages import made_of
 from roofline.models.fitted import parts_of
-from roofline.models.piecewise import LEAST, PENALTY
-from roofline.prediction import predict
-
-if TYPE_CHECKING:
-    from npc.records.record import Record
-    from roofline.models.piecewise import Splits
-    from roofline.prediction import Believed, Predicted
-    from roofline.sweeps import SweepSource, SweepTimes
+from roofline.models.piecewise import LEAST, PENALTY, Splits
+from roofline.prediction import Believed, Predicted, predict
+from roofline.sweeps import SweepSource, SweepTimes
 
 #: Where records say what ran by its messages.
 _LAYER: Final = "mpi algorithms"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from npc import catalogue
-from roofline.prediction import Believed
-from roofline.sweeps import SweepSource
+
+if TYPE_CHECKING:
+    from roofline.prediction import Believed
+    from roofline.sweeps import SweepSource
 
 #: Parameters that may differ between a ping-pong and what is made of its messages: numbers of processes.
 _PROCESSES: Final = frozenset({"ranks", "waiting"})

@@ -15,16 +15,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from roofline.cross_validation import ModelComparison
 from roofline.models.collectives import OPERATIONS, Round
 from roofline.models.estimate import EstimatedNumber
 from roofline.models.fitted import held_out_bound
-
-if TYPE_CHECKING:
-    from roofline.cross_validation import ModelComparison
-    from roofline.models.piecewise import PiecewiseFit
-
+from roofline.models.piecewise import PiecewiseFit
 
 #: How many times the largest size fitted a message may have: beyond, another protocol, another cache and the
 #: small error of a slope make any number.

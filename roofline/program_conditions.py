@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
+
+import numpy as np
 
 from npc.records.study import Condition, ProgramRun, Study
+from npc.statistics.arrays import Floats
 from npc.statistics.propagation import Input, pooled, trimmed_mean
-
-if TYPE_CHECKING:
-    from npc.statistics.arrays import Floats
 
 Resource = Literal["cpu", "memory", "mpi", "io"]
 #: The resources, and the key of `ProgramRun.rates` that says what each gave.
@@ -45,8 +45,6 @@ class Conditions:
     @property
     def inputs(self) -> tuple[Floats, Floats, Floats]:
         """Values, variances and degrees of freedom of the times, then of the rates of each resource."""
-        import numpy as np
-
         values, variances, dof = np.array(sum(self.rates, self.times), dtype=float).T
         return values, variances, dof
 

@@ -18,16 +18,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
 
 from npc.records.study import ProgramModel, Share, Study
+from npc.statistics.arrays import Floats
 from npc.statistics.distributions import f_upper_tail
 from npc.statistics.medians import LEVEL
 from npc.statistics.propagation import derivatives, effective_dof, half_width
 from roofline.program_conditions import RATES, SURELY, WORDS, Conditions, Resource, gather
-
-if TYPE_CHECKING:
-    from npc.statistics.arrays import Floats
 
 #: The form is called wrong below this probability, and from this error at a condition left out on: with
 #: enough runs every form is found to be wrong.
@@ -75,8 +75,6 @@ class Solution:
         new: how often the form's own error is in it once more (1: in the logarithm of a time that was not
         measured). more: variances, with their degrees of freedom, of what else is in it.
         """
-        import numpy as np
-
         at, variances, dof = self.conditions.inputs
         slopes = derivatives(lambda rows: function(rows)[:, None], at)[0]
         parts = slopes**2 * variances
@@ -124,8 +122,6 @@ def solve(conditions: Conditions) -> Solution:
 
 def design(conditions: Conditions, inputs: Floats) -> tuple[Floats, Floats]:
     """(x of the rest, 1, and of each resource in each condition; the seconds) of several rows of inputs."""
-    import numpy as np
-
     count = len(conditions.names)
     rates = inputs[:, count:].reshape(len(inputs), len(conditions.resources), count)
     slower = np.exp(rates[:, :, :1] - rates)
@@ -140,7 +136,6 @@ def free(conditions: Conditions, inputs: Floats) -> Floats:
 
 def constrained(conditions: Conditions) -> Floats:
     """β ≥ 0 by least squares of relative errors (Lawson, Hanson, Solving Least Squares Problems, 1974)."""
-    import numpy as np
     from scipy.optimize import nnls
 
     x, seconds = design(conditions, conditions.inputs[0][None])
@@ -150,8 +145,6 @@ def constrained(conditions: Conditions) -> Floats:
 
 def _least_squares(x: Floats, seconds: Floats) -> tuple[Floats, Floats]:
     """(coefficients, relative residuals) of several systems."""
-    import numpy as np
-
     relative = x / seconds[:, :, None]
     beta = np.linalg.pinv(relative).sum(axis=2)
     return beta, 1 - (relative @ beta[:, :, None])[:, :, 0]
@@ -163,8 +156,6 @@ def misfit(conditions: Conditions) -> Misfit:
     The squares of the residuals are held against those that the runs' spread makes (their expectation and
     degrees of freedom as Brown and Forsythe, Technometrics 16, 1974, for unequal variances).
     """
-    import numpy as np
-
     at, variances, dof = conditions.inputs
     count = len(conditions.names)
     left = count - 1 - len(conditions.resources)
@@ -200,8 +191,6 @@ def tell_apart(conditions: Conditions) -> tuple[Conditions, tuple[Resource, ...]
 
 def _same_as_others(conditions: Conditions) -> list[Resource]:
     """The resources whose x is made of the others' but for the error of its rates."""
-    import numpy as np
-
     if len(conditions.resources) < 2 and len(conditions.names) > 1:
         return []
     x = design(conditions, conditions.inputs[0][None])[0][0]
@@ -216,8 +205,6 @@ def _same_as_others(conditions: Conditions) -> list[Resource]:
 
 def _own(x: Floats, place: int) -> float:
     """The relative part of a column that is not made of the others, as the root of its mean square."""
-    import numpy as np
-
     own, others = x[:, place], np.delete(x, place, axis=1)
     left = (own - others @ (np.linalg.pinv(others) @ own)) / own
     return math.sqrt(float(np.mean(left**2)))
@@ -271,8 +258,6 @@ def _overlap(found: Solution, level: float) -> Number | None:
     One degree of freedom for what is no sum, after Tukey (Biometrics 5, 1949): the largest part of the fit is
     one more column.
     """
-    import numpy as np
-
     conditions = found.conditions
     if found.misfit.dof < 2 or found.misfit.p is None:
         return None

@@ -15,19 +15,19 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from npc.records.study import Study
 from npc.records.units import format_quantity
+from npc.statistics.arrays import Floats
 from npc.statistics.distributions import student_quantile
 from npc.statistics.medians import LEVEL
 from roofline.messages import of_mpi
 from roofline.program_conditions import RATES, WORDS, Conditions, Resource, gather
 from roofline.program_model import Number, Solution, fit, free, solve, tell_apart
 from roofline.result import Ceiling, Roofline
-
-if TYPE_CHECKING:
-    from npc.statistics.arrays import Floats
 
 #: A part that surely is less than this of the time needs no ratio.
 NEGLIGIBLE: Final = 0.02
@@ -210,8 +210,6 @@ def scaled(
 ) -> tuple[Number, tuple[Term, ...]]:
     """(seconds where each resource gives that many times less, the parts of it). together: resources whose
     time stands in the rest, or for each other."""
-    import numpy as np
-
     conditions = found.conditions
     names = ("rest", *conditions.resources)
     fixed = [name for name in together if name in conditions.reasons]

@@ -15,16 +15,16 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from npc import catalogue
 from npc.catalogue.row import Timing
 from npc.records.record import Record
 from npc.records.series import Series, placement, test_name
 from roofline.models.collectives import OPERATIONS
-
-if TYPE_CHECKING:
-    from roofline.models.piecewise import Sweep
+from roofline.models.piecewise import Sweep
 
 #: The metric that tells each timing: the bandwidth of a ping-pong would be its latency a second time.
 _METRICS: Final[Mapping[Timing, str]] = {
@@ -73,10 +73,6 @@ class SweepTimes:
 
     def sweep(self, launches: Sequence[str] = (), sizes: Sequence[int] = ()) -> Sweep:
         """The sweep of all launches and sizes, or of those named."""
-        import numpy as np
-
-        from roofline.models.piecewise import Sweep
-
         named = launches or sorted({launch for each in self.times.values() for launch in each})
         sizes = sizes or self.sizes
         rows = [[self.times[size].get(launch, np.nan) for launch in named] for size in sizes]

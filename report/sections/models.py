@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from npc.figures.chart import Chart
 from npc.page.blocks import Block, Cell, Table, Text, beside, chart_figure, size_cell
@@ -17,10 +16,8 @@ from roofline.fit_table import (
     share_cell,
     short_source_text,
 )
+from roofline.fits import Fit, Fits, fit_records
 from roofline.table import quantity_texts
-
-if TYPE_CHECKING:
-    from roofline.fits import Fit, Fits
 
 TITLE = "Communication models"
 _SHOWS = "Measured times of one message over its size (marks), and Hockney's model T(m) = α + β·m (lines)."
@@ -34,8 +31,6 @@ _ABSENT = "no sweep of at least five message sizes that a model could be fitted 
 
 def build(report: Report) -> Iterator[Block]:
     """Run by run the fits, and the comparison of models on sizes that they were not shown."""
-    from roofline.fits import fit_records
-
     found = {run.number: fit_records(run.records) for run in runs_of(report)}
     fitted = [run for run in report.runs if found[run.number].fits]
     if not fitted:

@@ -17,16 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+import numpy as np
+
+from npc.statistics.arrays import Booleans, Floats
 from npc.statistics.distributions import student_quantile
 from npc.statistics.medians import LEVEL, order_statistic_rank
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vector = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
@@ -102,16 +99,14 @@ class Linear:
     free: the fit in which those that are zero here were negative, if there are such.
     """
 
-    values: Vector
-    covariance: Vector
+    values: Floats
+    covariance: Floats
     dof: float
-    launches: Vector
+    launches: Floats
     free: Linear | None = None
 
-    def placed(self, at: NDArray[np.bool_], free: Linear) -> Linear:
+    def placed(self, at: Booleans, free: Linear) -> Linear:
         """The same coefficients where `at` is True; those between are zero, `free` was fitted with them."""
-        import numpy as np
-
         into = np.eye(len(at))[at]
         return Linear(
             self.values @ into, into.T @ self.covariance @ into, self.dof, self.launches @ into, free
@@ -128,8 +123,6 @@ class Linear:
 
     def combine(self, weights: Sequence[float]) -> EstimatedNumber:
         """The estimate of Σ weights·θ, with the errors' correlation."""
-        import numpy as np
-
         a = np.asarray(weights, dtype=float)
         return EstimatedNumber(
             float(a @ self.values),

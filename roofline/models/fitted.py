@@ -6,14 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from npc.statistics.medians import MIN_SAMPLES
 from roofline.models.estimate import Parameter
-from roofline.models.piecewise import PiecewiseFit, Sweep
-
-if TYPE_CHECKING:
-    from roofline.models.piecewise import Splits
+from roofline.models.piecewise import PiecewiseFit, Splits, Sweep
 
 #: The error of a prediction is bounded with this probability where there are sizes enough.
 HELD_OUT_LEVEL: Final = 0.95

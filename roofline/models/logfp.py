@@ -20,15 +20,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import numpy as np
+
+from npc.statistics.arrays import Floats
 from roofline.cross_validation import BURST
 from roofline.models.estimate import EstimatedNumber, Linear, Parameter
 from roofline.models.fitted import Fitted, FittedRange
 from roofline.models.piecewise import LEAST, PENALTY, Sweep, fit_times, reweighted_fit, weighted_fit
-
-if TYPE_CHECKING:
-    from roofline.models.piecewise import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,6 @@ class LogfP(Fitted):
 
 def fit(sweep: Sweep) -> LogfP:
     """The model of bursts over their number of messages."""
-    import numpy as np
-
     x, middle = sweep.x, sweep.middle
     knee = _knee(x, middle)
     linear = fit_times(_design(x, knee), sweep.times)
@@ -64,15 +62,13 @@ def fit(sweep: Sweep) -> LogfP:
     )
 
 
-def _design(x: Array, knee: float | None) -> Array:
+def _design(x: Floats, knee: float | None) -> Floats:
     """Columns of R, o and, with a knee, of g − o."""
-    import numpy as np
-
     beyond = [] if knee is None else [np.maximum(0, x - knee)]
     return np.column_stack([np.ones_like(x), x - 1, *beyond])
 
 
-def _knee(x: Array, y: Array) -> float | None:
+def _knee(x: Floats, y: Floats) -> float | None:
     """The f that fits best, or None where one line does."""
     n = len(x)
     candidates = x[1 : n - LEAST + 1].tolist()
@@ -89,7 +85,7 @@ def _knee(x: Array, y: Array) -> float | None:
     return float(best) if n * math.log(two / one) + PENALTY * math.log(n) < 0 else None
 
 
-def _parameters(x: Array, knee: float | None, linear: Linear) -> tuple[Parameter, ...]:
+def _parameters(x: Floats, knee: float | None, linear: Linear) -> tuple[Parameter, ...]:
     valid = (float(x[0]), float(x[-1]))
     if knee is None:
         first = EstimatedNumber(1.0)
@@ -109,10 +105,8 @@ def _parameters(x: Array, knee: float | None, linear: Linear) -> tuple[Parameter
     return (*found, free)
 
 
-def _held_out(designs: Sequence[Array], y: Array) -> tuple[float, ...]:
+def _held_out(designs: Sequence[Floats], y: Floats) -> tuple[float, ...]:
     """ln(measured/predicted) of each n, fitted without it by the design in its place."""
-    import numpy as np
-
     errors = []
     for place, design in enumerate(designs):
         kept = np.arange(len(y)) != place

@@ -23,14 +23,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import numpy as np
+
+from npc.statistics.arrays import Floats
 from roofline.models.estimate import EstimatedNumber, Parameter
 from roofline.models.fitted import Fitted, PiecewiseLinear, line_parameters, parts_of
 from roofline.models.piecewise import Sweep, design_of, fit_pieces, fit_times, weighted_fit
-
-if TYPE_CHECKING:
-    from roofline.models.piecewise import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class _Line:
     at_one: EstimatedNumber
 
 
-def _line(x: Array, times: Array, scale: Array) -> _Line:
+def _line(x: Floats, times: Floats, scale: Floats) -> _Line:
     """The line of `times` (sizes × launches), whose errors are proportional to `scale`."""
     fit = fit_times(design_of(x, ((0, len(x) - 1),)), times, scale)
     return _Line(slope=fit.combine((0, 1)), at_one=fit.combine((1, 1)))
@@ -138,10 +138,8 @@ def _parameters(time: _Line, gap: _Line, overhead: _Line, valid: tuple[float, fl
     ]
 
 
-def _held_out(x: Array, half: Array, gaps: Array, scale: Array, bursts: Array) -> list[float]:
+def _held_out(x: Floats, half: Floats, gaps: Floats, scale: Floats, bursts: Floats) -> list[float]:
     """ln(measured/predicted) of half the round trip at each size, without that size."""
-    import numpy as np
-
     times, intervals = np.median(half, axis=1), np.median(gaps, axis=1)
     design = design_of(x, ((0, len(x) - 1),))
     errors = []

@@ -28,17 +28,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import numpy as np
+
+from npc.statistics.arrays import Booleans, Floats
 from npc.statistics.medians import MIN_SAMPLES
 from roofline.models.estimate import EstimatedNumber, Linear
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-    Splits = tuple[tuple[int, int], ...]
+Splits = tuple[tuple[int, int], ...]
 
 PENALTY: Final = 5.0
 #: Sizes that a piece has at least.
@@ -64,13 +62,11 @@ class Sweep:
     ValueError for times that are not positive.
     """
 
-    x: Array
-    times: Array
-    middle: Array = field(init=False)
+    x: Floats
+    times: Floats
+    middle: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        import numpy as np
-
         if len(self.x) < LEAST:
             raise TooFewSizes(f"{len(self.x)} sizes, a line needs {LEAST}")
         missing = np.isnan(self.times)
@@ -81,10 +77,8 @@ class Sweep:
         object.__setattr__(self, "middle", median(self.times, axis=1))
 
     @property
-    def whole_launches(self) -> Array:
+    def whole_launches(self) -> Floats:
         """The columns of launches that have every size."""
-        import numpy as np
-
         return self.times[:, ~np.isnan(self.times).any(axis=0)]
 
 
@@ -99,14 +93,14 @@ class PiecewiseFit:
     (`disturbed`): not fitted.
     """
 
-    x: Array
-    middle: Array
+    x: Floats
+    middle: Floats
     splits: Splits
     fit: Linear
-    residuals: Array
-    held_out: Array
-    misses: Array
-    set_aside: NDArray[np.bool_]
+    residuals: Floats
+    held_out: Floats
+    misses: Floats
+    set_aside: Booleans
 
     def line(self, piece: int) -> tuple[EstimatedNumber, EstimatedNumber]:
         """(α, β) of a piece."""
@@ -135,8 +129,6 @@ class PiecewiseFit:
 
 def fit_pieces(sweep: Sweep, most: int = MOST_PIECES) -> PiecewiseFit:
     """The best lines by pieces, at most `most` of them."""
-    import numpy as np
-
     aside = disturbed(sweep)
     splits = search(sweep.x, sweep.middle, ~aside, most)
     others = ~np.eye(len(sweep.x), dtype=bool) & ~aside
@@ -145,32 +137,24 @@ def fit_pieces(sweep: Sweep, most: int = MOST_PIECES) -> PiecewiseFit:
 
 def fit_on(sweep: Sweep, splits: Splits) -> PiecewiseFit:
     """Lines on pieces that are given, such as those of another sweep over the same sizes."""
-    import numpy as np
-
     return _pieces(sweep, splits, [splits] * len(sweep.x), np.zeros(len(sweep.x), dtype=bool))
 
 
-def disturbed(sweep: Sweep) -> NDArray[np.bool_]:
+def disturbed(sweep: Sweep) -> Booleans:
     """Sizes that took longer than `DISTURBED` times a larger size, in fewer than six launches.
 
     A message needs no longer than a larger one, so something else ran meanwhile; over six launches the
     median passes over that by itself, and what it still shows is the machine's. At least two thirds of the
     sizes stay.
     """
-    import numpy as np
-
     least_of_larger = np.minimum.accumulate(sweep.middle[::-1])[::-1]
     found = sweep.middle > DISTURBED * least_of_larger
     few = sweep.whole_launches.shape[1] < MIN_SAMPLES
     return np.asarray(found & few & (found.sum() * 3 <= len(found)) & (len(found) - found.sum() >= LEAST))
 
 
-def _pieces(
-    sweep: Sweep, splits: Splits, without: Sequence[Splits], aside: NDArray[np.bool_]
-) -> PiecewiseFit:
+def _pieces(sweep: Sweep, splits: Splits, without: Sequence[Splits], aside: Booleans) -> PiecewiseFit:
     """The lines on `splits`; `without` are the splits that were found without each size in turn."""
-    import numpy as np
-
     fit = _not_below_zero(design_of(sweep.x, splits), sweep.times, ~aside)
     fitted = design_of(sweep.x, splits) @ fit.values
     residuals = (sweep.middle - fitted) / fitted
@@ -179,12 +163,8 @@ def _pieces(
     return PiecewiseFit(sweep.x, sweep.middle, splits, fit, residuals, held_out, misses, aside)
 
 
-def _held_out(
-    x: Array, middle: Array, place: int, splits: Splits, aside: NDArray[np.bool_]
-) -> tuple[float, float]:
+def _held_out(x: Floats, middle: Floats, place: int, splits: Splits, aside: Booleans) -> tuple[float, float]:
     """`held_out` and `misses` of `PiecewiseFit` for one size by the lines on `splits`, found without it."""
-    import numpy as np
-
     own = next(piece for piece, (_, last) in enumerate(splits) if place <= last)
     around = [own]
     if own and place == splits[own][0]:
@@ -201,7 +181,7 @@ def _held_out(
     return math.log(measured / times[0]), math.log(measured / min(max(measured, min(times)), max(times)))
 
 
-def _predicted(x: Array, y: Array, at: float) -> float:
+def _predicted(x: Floats, y: Floats, at: float) -> float:
     """The time at `at` as a line through the points tells it; not above zero where they are too few."""
     if len(x) < 2:
         return -math.inf
@@ -210,11 +190,9 @@ def _predicted(x: Array, y: Array, at: float) -> float:
     return float(alpha + beta * at / x[-1])
 
 
-def _solve(uu: Array, uv: Array, vv: Array, u: Array, v: Array) -> tuple[Array, Array, Array]:
+def _solve(uu: Floats, uv: Floats, vv: Floats, u: Floats, v: Floats) -> tuple[Floats, Floats, Floats]:
     """α and β, not below zero, that minimise Σ (1 − αu − βv)² from its sums of products, and how far it lies
     below Σ 1."""
-    import numpy as np
-
     with np.errstate(divide="ignore", invalid="ignore"):
         determinant = uu * vv - uv * uv
         determinant = np.where(determinant > 0, determinant, np.nan)
@@ -225,13 +203,11 @@ def _solve(uu: Array, uv: Array, vv: Array, u: Array, v: Array) -> tuple[Array, 
     return alpha, beta, alpha * u + beta * v
 
 
-def search(x: Array, y: Array, shown: NDArray[np.bool_], most: int = MOST_PIECES) -> Splits:
+def search(x: Floats, y: Floats, shown: Booleans, most: int = MOST_PIECES) -> Splits:
     """The best splits of (x, y), without looking at the sizes that are not `shown`.
 
     A size not shown belongs to the piece of the nearer of its neighbours (in ln x).
     """
-    import numpy as np
-
     (kept,) = np.nonzero(shown)
     n = len(kept)
     cost = _costs(x[kept], y[kept])
@@ -256,10 +232,8 @@ def search(x: Array, y: Array, shown: NDArray[np.bool_], most: int = MOST_PIECES
     return tuple(zip([0, *(edge + 1 for edge in edges)], [*edges, len(x) - 1], strict=True))
 
 
-def _costs(x: Array, y: Array) -> Array:
+def _costs(x: Floats, y: Floats) -> Floats:
     """Least Σ ((y − α − βx)/y)² over the points i…j: cost[i, j]; infinite below `LEAST` points."""
-    import numpy as np
-
     u, v = 1 / y, x / x[-1] / y  # the weighted columns of the design; the weighted y is 1 everywhere
     total = np.cumsum([u * u, u * v, v * v, u, v, np.ones_like(u)], axis=1)
     before = np.concatenate([np.zeros((len(total), 1)), total[:, :-1]], axis=1)
@@ -268,10 +242,8 @@ def _costs(x: Array, y: Array) -> Array:
     return np.where((count >= LEAST) & ~np.isnan(explained), np.maximum(count - explained, 0.0), np.inf)
 
 
-def design_of(x: Array, splits: Splits) -> Array:
+def design_of(x: Floats, splits: Splits) -> Floats:
     """Columns 1 and x of each piece."""
-    import numpy as np
-
     design = np.zeros((len(x), 2 * len(splits)))
     for piece, (first, last) in enumerate(splits):
         design[first : last + 1, 2 * piece] = 1
@@ -279,7 +251,7 @@ def design_of(x: Array, splits: Splits) -> Array:
     return design
 
 
-def _not_below_zero(design: Array, times: Array, shown: NDArray[np.bool_]) -> Linear:
+def _not_below_zero(design: Floats, times: Floats, shown: Booleans) -> Linear:
     """`fit_times`, with coefficients that would be negative left out. What is left of its piece is a single
     column of positive numbers, so that one is positive."""
     free = fit_times(design, times, shown=shown)
@@ -290,18 +262,16 @@ def _not_below_zero(design: Array, times: Array, shown: NDArray[np.bool_]) -> Li
 
 
 def fit_times(
-    design: Array,
-    times: Array,
-    scale_of_errors: Array | None = None,
-    shown: NDArray[np.bool_] | None = None,
+    design: Floats,
+    times: Floats,
+    scale_of_errors: Floats | None = None,
+    shown: Booleans | None = None,
 ) -> Linear:
     """`fit_linear` of times × launches, by the evidence that there is.
 
     Six launches or more that have every time are fitted each by itself, and the medians; of fewer all times
     that are `shown` (NaN: there is none).
     """
-    import numpy as np
-
     launches = times[:, ~np.isnan(times).any(axis=0)]
     if launches.shape[1] >= MIN_SAMPLES:
         return fit_linear(design, np.nanmedian(times, axis=1), launches, scale_of_errors)
@@ -314,15 +284,13 @@ def fit_times(
 
 
 def fit_linear(
-    design: Array, times: Array, launches: Array | None = None, scale_of_errors: Array | None = None
+    design: Floats, times: Floats, launches: Floats | None = None, scale_of_errors: Floats | None = None
 ) -> Linear:
     """θ of times ≈ design·θ; a column of `launches` is one launch's times.
 
     Errors are relative to the fitted times, or to `scale_of_errors` for times that are differences and so may
     be near or below zero.
     """
-    import numpy as np
-
     if scale_of_errors is None:
         theta, fitted, weight = reweighted_fit(design, times)
     else:
@@ -340,10 +308,8 @@ def fit_linear(
     return Linear(theta, variance * inverse, float(dof), each)
 
 
-def reweighted_fit(design: Array, times: Array) -> tuple[Array, Array, Array]:
+def reweighted_fit(design: Floats, times: Floats) -> tuple[Floats, Floats, Floats]:
     """(θ, fitted times, weight): errors relative to the fitted times."""
-    import numpy as np
-
     weight = times
     theta, fitted = weighted_fit(design, times, weight)
     for _ in range(_ROUNDS):
@@ -353,10 +319,8 @@ def reweighted_fit(design: Array, times: Array) -> tuple[Array, Array, Array]:
     return theta, fitted, weight
 
 
-def weighted_fit(design: Array, times: Array, weight: Array) -> tuple[Array, Array]:
+def weighted_fit(design: Floats, times: Floats, weight: Floats) -> tuple[Floats, Floats]:
     """(θ, fitted times) that minimise Σ ((t − design·θ)/weight)², with columns scaled alike."""
-    import numpy as np
-
     columns = design / weight[:, None]
     scale = np.abs(columns).max(axis=0)
     scale[scale == 0] = 1

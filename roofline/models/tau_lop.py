@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from roofline.models.estimate import EstimatedNumber, Parameter
 from roofline.models.fitted import Fitted, parts_of
 from roofline.models.piecewise import PiecewiseFit, Sweep, design_of, fit_on, fit_pieces
@@ -71,8 +73,6 @@ def fit(sweeps: Mapping[int, Sweep], nodes: int) -> TauLop:
 
 def _as_if_alone(pieces: PiecewiseFit, alone: PiecewiseFit) -> list[float]:
     """ln(measured/predicted) by the lines of a transfer that has the channel for itself."""
-    import numpy as np
-
     if pieces is alone:
         return list(alone.held_out.tolist())
     fitted = design_of(alone.x, alone.splits) @ alone.fit.values

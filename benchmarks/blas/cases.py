@@ -7,13 +7,13 @@ size grows with the threads' root, so that a thread's part of a matrix stays the
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
-import socket
 import sys
+from collections.abc import Iterator
+from functools import partial
 
-from npc.machine.libraries import chosen
+from npc.jobs.cases import libraries_of, numbers_of, words_of, write
 
 LIBRARIES = ("OpenBLAS", "BLIS", "MKL")
 #: Order of the matrix of one thread by default: one with which a core reaches what it can, and one that shows
@@ -23,12 +23,22 @@ ORDERS = {"dgemm": (256, 768), "zgemm": (128, 384)}
 MULTIPLE = 64
 
 
-def numbers(text: str) -> list[int]:
-    """Numbers with commas between. Raises ValueError."""
-    found = [int(word) for word in text.split(",") if word]
-    if any(number < 1 for number in found):
-        raise ValueError
-    return found
+def cases(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """All of them. Raises ValueError for a setting that cannot be, or without a library."""
+    routines = words_of("blas_routines", options.routines, ORDERS)
+    counts = numbers_of("blas_threads", options.threads) if options.threads else (1, options.cores)
+    sizes = numbers_of("blas_sizes", options.sizes) if options.sizes else []
+    found = libraries_of("blas_libraries", options.libraries, LIBRARIES, "libopenblas0-pthread")
+    for path, library in found.items():
+        for threads in sorted(set(counts)):
+            orders = {
+                routine: sizes or (small, MULTIPLE * math.ceil(large * math.sqrt(threads) / MULTIPLE))
+                for routine, (small, large) in ORDERS.items()
+            }
+            words = [f"{routine}:{order}" for routine in routines for order in orders[routine]]
+            values = {"library": path, "threads": str(threads), "products": " ".join(words)}
+            params = {"library": library, "threads": str(threads)}
+            yield {"name": f"{library} {threads}", "values": values, "params": params}
 
 
 def main() -> str | None:
@@ -39,36 +49,7 @@ def main() -> str | None:
     parser.add_argument("--libraries", default="", help=f"of {', '.join(LIBRARIES)}, or paths; empty: all")
     parser.add_argument("--routines", default="dgemm,zgemm", help="of dgemm, zgemm")
     parser.add_argument("--sizes", default="", help="orders of the matrices; empty: by the threads")
-    options = parser.parse_args()
-    routines = [word for word in options.routines.split(",") if word]
-    if not routines or not set(routines) <= set(ORDERS):
-        return f"cases.py: blas_routines {options.routines}: of {', '.join(ORDERS)}"
-    for name in ("threads", "sizes"):
-        try:
-            setattr(options, name, numbers(getattr(options, name)))
-        except ValueError:
-            given = getattr(options, name)
-            return f"cases.py: blas_{name} {given}: whole numbers of at least 1, commas between"
-    try:
-        libraries = chosen(options.libraries, LIBRARIES)
-    except ValueError as error:
-        return f"cases.py: blas_libraries {error}"
-    if not libraries:
-        return (
-            f"unavailable: none of {', '.join(LIBRARIES)} on {socket.gethostname()}: apt-get install "
-            "libopenblas0-pthread, load a module, or name one by --set blas_libraries=PATH"
-        )
-    for path, library in libraries.items():
-        for threads in sorted(set(options.threads or (1, options.cores))):
-            orders = {
-                routine: options.sizes or (small, MULTIPLE * math.ceil(large * math.sqrt(threads) / MULTIPLE))
-                for routine, (small, large) in ORDERS.items()
-            }
-            words = [f"{routine}:{order}" for routine in routines for order in orders[routine]]
-            values = {"library": path, "threads": str(threads), "products": " ".join(words)}
-            params = {"library": library, "threads": str(threads)}
-            print(json.dumps({"name": f"{library} {threads}", "values": values, "params": params}))
-    return None
+    return write(partial(cases, parser.parse_args()))
 
 
 if __name__ == "__main__":

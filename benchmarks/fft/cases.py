@@ -6,17 +6,33 @@ One case for each library and number of threads, which measures all transforms.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
-import socket
 import sys
+from collections.abc import Iterator
+from functools import partial
 
-from npc.machine.libraries import chosen
+from npc.jobs.cases import libraries_of, numbers_of, write
 
 LIBRARIES = ("FFTW", "MKL")
 PLANNERS = ("estimate", "measure", "patient")
 _TRANSFORM = re.compile(r"[13]d:[1-9][0-9]{0,9}(?::in)?")
+
+
+def cases(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """All of them. Raises ValueError for a setting that cannot be, or without a library."""
+    transforms = options.sizes.split(",")
+    if not all(_TRANSFORM.fullmatch(word) for word in transforms):
+        raise ValueError(f"fft_sizes {options.sizes}: 1d:N or 3d:N, in place 3d:N:in, commas between")
+    if options.planner not in PLANNERS:
+        raise ValueError(f"fft_planner {options.planner}: one of {', '.join(PLANNERS)}")
+    counts = numbers_of("fft_threads", options.threads) if options.threads else (1, options.cores)
+    found = libraries_of("fft_libraries", options.libraries, LIBRARIES, "libfftw3-double3")
+    for path, library in found.items():
+        for threads in sorted(set(counts)):
+            asked = {"threads": str(threads), "planner": options.planner}
+            values = {"library": path, **asked, "transforms": " ".join(transforms)}
+            yield {"name": f"{library} {threads}", "values": values, "params": {"library": library, **asked}}
 
 
 def main() -> str | None:
@@ -27,38 +43,7 @@ def main() -> str | None:
     parser.add_argument("--libraries", default="", help=f"of {', '.join(LIBRARIES)}, or paths; empty: all")
     parser.add_argument("--sizes", default="1d:4096,3d:64,3d:64:in", help="1d:N or 3d:N, in place 3d:N:in")
     parser.add_argument("--planner", default="measure", help=f"one of {', '.join(PLANNERS)}")
-    options = parser.parse_args()
-    transforms = options.sizes.split(",")
-    if not all(_TRANSFORM.fullmatch(word) for word in transforms):
-        return f"cases.py: fft_sizes {options.sizes}: 1d:N or 3d:N, in place 3d:N:in, commas between"
-    if options.planner not in PLANNERS:
-        return f"cases.py: fft_planner {options.planner}: one of {', '.join(PLANNERS)}"
-    try:
-        asked = [int(word) for word in options.threads.split(",") if word]
-        if any(number < 1 for number in asked):
-            raise ValueError
-    except ValueError:
-        return f"cases.py: fft_threads {options.threads}: whole numbers of at least 1, commas between"
-    try:
-        libraries = chosen(options.libraries, LIBRARIES)
-    except ValueError as error:
-        return f"cases.py: fft_libraries {error}"
-    if not libraries:
-        return (
-            f"unavailable: none of {', '.join(LIBRARIES)} on {socket.gethostname()}: apt-get install "
-            "libfftw3-double3, load a module, or name one by --set fft_libraries=PATH"
-        )
-    for path, library in libraries.items():
-        for threads in sorted(set(asked or (1, options.cores))):
-            values = {
-                "library": path,
-                "threads": str(threads),
-                "planner": options.planner,
-                "transforms": " ".join(transforms),
-            }
-            params = {"library": library, "threads": str(threads), "planner": options.planner}
-            print(json.dumps({"name": f"{library} {threads}", "values": values, "params": params}))
-    return None
+    return write(partial(cases, parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -7,13 +7,14 @@ launches of the job read and write together on a node: each test gets the same p
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import shutil
 import socket
 import sys
+from functools import partial
 
+from npc.jobs.cases import Unavailable, numbers_of, words_of, write
 from npc.records.units import format_size, parse_size
 
 DATA = ("write", "read", "randread", "randwrite")
@@ -21,24 +22,6 @@ NAMES = ("filecreate", "filestat", "filedelete")
 SEQUENTIAL = ("write", "read")
 #: Fewest blocks a test moves in each process: with less it has hardly begun.
 FEWEST_BLOCKS = 16
-
-
-def words_of(setting: str, text: str, known: tuple[str, ...]) -> list[str]:
-    """Words with commas between, ``no`` for none. Raises ValueError."""
-    words = [word for word in text.split(",") if word]
-    if words == ["no"]:
-        return []
-    if not words or not set(words) <= set(known):
-        raise ValueError(f"{setting} {text}: of {', '.join(known)}, or no")
-    return words
-
-
-def numbers(setting: str, text: str) -> list[int]:
-    """Whole numbers with commas between. Raises ValueError."""
-    words = text.split(",")
-    if not all(word.isascii() and word.isdecimal() and int(word) for word in words):
-        raise ValueError(f"{setting} {text}: whole numbers of at least 1, commas between")
-    return [int(word) for word in words]
 
 
 def sizes(setting: str, text: str) -> list[int]:
@@ -53,7 +36,7 @@ def processes_of(text: str) -> list[int]:
     """Numbers of processes; ``all``: one on every CPU that may be used. Raises ValueError."""
     every = str(len(os.sched_getaffinity(0)))
     words = [every if word == "all" else word for word in text.split(",")]
-    return sorted(set(numbers("fio_processes", ",".join(words))))
+    return sorted(set(numbers_of("fio_processes", ",".join(words))))
 
 
 def file_bytes(options: argparse.Namespace, tests: int, processes: int, largest: int) -> int:
@@ -74,15 +57,18 @@ def file_bytes(options: argparse.Namespace, tests: int, processes: int, largest:
 
 
 def cases(options: argparse.Namespace) -> list[dict[str, object]]:
-    """All of them. Raises ValueError for a setting that cannot be."""
-    direct = words_of("fio_direct", options.direct, DATA)
-    buffered = words_of("fio_buffered", options.buffered, DATA)
-    names = words_of("fio_names", options.names, NAMES)
+    """All of them. Raises ValueError for a setting that cannot be, or without fio."""
+    if shutil.which("fio") is None:
+        host = socket.gethostname()
+        raise Unavailable(f"fio: not found in PATH on {host}: apt-get install fio, or load a module")
+    direct = words_of("fio_direct", options.direct, DATA, "no")
+    buffered = words_of("fio_buffered", options.buffered, DATA, "no")
+    names = words_of("fio_names", options.names, NAMES, "no")
     blocks, random_blocks = (
         sizes("fio_sizes", options.blocks),
         sizes("fio_random_sizes", options.random_blocks),
     )
-    depths = numbers("fio_depths", options.depths)
+    depths = numbers_of("fio_depths", options.depths)
     if not (direct or buffered or names):
         raise ValueError("fio_direct, fio_buffered and fio_names are no: nothing to measure")
     targets = [word for word in options.paths.split(",") if word]
@@ -138,16 +124,7 @@ def main() -> str | None:
     parser.add_argument("--depths", default="16", help="requests in flight past the page cache")
     parser.add_argument("--processes", default="1", help="on a node; all: one on every CPU")
     parser.add_argument("--files", type=int, default=2000, help="of each process, at most")
-    options = parser.parse_args()
-    if shutil.which("fio") is None:
-        host = socket.gethostname()
-        return f"unavailable: fio: not found in PATH on {host}: apt-get install fio, or load a module"
-    try:
-        for case in cases(options):
-            print(json.dumps(case))
-    except ValueError as error:
-        return f"cases.py: {error}"
-    return None
+    return write(partial(cases, parser.parse_args()))
 
 
 if __name__ == "__main__":

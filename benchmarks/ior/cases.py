@@ -8,13 +8,11 @@ together; who reads is not who wrote, or it would read its own page cache.
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
-import shutil
-import socket
 import sys
-from pathlib import Path
+from functools import partial
 
+from npc.jobs.cases import program_of_ior, words_of, write
 from npc.records.units import format_size, parse_size
 
 #: Bytes of a transfer of ior-hard (IO500's rules): no multiple of any block or stripe.
@@ -25,34 +23,11 @@ APIS = ("POSIX", "MPIIO")
 PASSES = 2
 
 
-def program(name: str, prefix: str) -> str:
-    """The path of a program below a prefix, or on the PATH; "" where there is none."""
-    if prefix:
-        return str(min((path for path in Path(prefix).rglob(name) if path.is_file()), default=""))
-    return shutil.which(name) or ""
-
-
-def missing(name: str, setting: str, prefix: str) -> str:
-    """What to do where there is none."""
-    where = f"below {setting} {prefix}" if prefix else "in PATH"
-    return (
-        f"unavailable: {name}: not found {where} on {socket.gethostname()}: load the module IOR, `spack "
-        f"install ior`, or build https://github.com/hpc/ior and name it by --set {setting}=PATH"
-    )
-
-
-def chosen(setting: str, text: str, known: tuple[str, ...]) -> list[str]:
-    """Words with commas between. Raises ValueError."""
-    words = [word for word in text.split(",") if word]
-    if not words or not set(words) <= set(known):
-        raise ValueError(f"{setting} {text}: of {', '.join(known)}")
-    return words
-
-
-def cases(options: argparse.Namespace, ior: str) -> list[dict[str, object]]:
-    """All of them. Raises ValueError for a setting that cannot be."""
-    forms = chosen("ior_forms", options.forms, FORMS)
-    apis = chosen("ior_apis", options.apis, APIS)
+def cases(options: argparse.Namespace) -> list[dict[str, object]]:
+    """All of them. Raises ValueError for a setting that cannot be, or without IOR."""
+    ior = program_of_ior("ior", "ior_prefix", options.prefix)
+    forms = words_of("ior_forms", options.forms, FORMS)
+    apis = words_of("ior_apis", options.apis, APIS)
     targets, transfer = [word for word in options.paths.split(",") if word], parse_size(options.transfer)
     launches = options.samples * len(forms) * len(apis) * len(targets)
     if not launches:
@@ -95,16 +70,7 @@ def main() -> str | None:
     parser.add_argument("--forms", default="easy,hard", help=f"of {', '.join(FORMS)}")
     parser.add_argument("--apis", default="POSIX", help=f"of {', '.join(APIS)}")
     parser.add_argument("--transfer", default="2M", help="bytes of a transfer of the form easy")
-    options = parser.parse_args()
-    ior = program("ior", options.prefix)
-    if not ior:
-        return missing("ior", "ior_prefix", options.prefix)
-    try:
-        for case in cases(options, ior):
-            print(json.dumps(case))
-    except ValueError as error:
-        return f"cases.py: {error}"
-    return None
+    return write(partial(cases, parser.parse_args()))
 
 
 if __name__ == "__main__":

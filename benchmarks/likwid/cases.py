@@ -16,7 +16,13 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from npc.jobs.cases import numbers_of
+from npc.machine.sysfs import parse_cpus
+from npc.machine.topology import processors
 
 #: Widest first; what a CPU must list in /proc/cpuinfo to execute it.
 WIDTHS = (
@@ -35,7 +41,6 @@ VOLUME = {"L1": 20e9, "L2": 10e9, "L3": 5e9, "MEM": 2e9}
 #: Elements that each thread works on, at 15 FLOP each: about 0.15 s of an AVX2 core.
 PEAK_ELEMENTS = 5e8
 PEAK_SET = 32 * 1024  # bytes a thread: in L1, so that no load limits the arithmetic
-CACHES = Path("/sys/devices/system/cpu")
 
 
 def widest(family: str, available: set[str], flags: set[str]) -> str:
@@ -82,21 +87,16 @@ def chosen_domains(wanted: str, found: dict[str, list[int]]) -> dict[str, list[i
     return chosen
 
 
-def cache_bytes(cpus: set[int]) -> dict[str, int]:
-    """Bytes of each cache level over the instances that `cpus` use: {"L1": …, "L2": …, "L3": …}."""
-    instances: dict[tuple[str, str], int] = {}
-    for cpu in cpus:
-        for index in CACHES.glob(f"cpu{cpu}/cache/index*"):
-            if (index / "type").read_text().strip() == "Instruction":
-                continue
-            text = (index / "size").read_text().strip()
-            size = int(text.rstrip("KMG")) * {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1], 1)
-            level = "L" + (index / "level").read_text().strip()
-            instances[level, (index / "shared_cpu_list").read_text().strip()] = size
+def cache_bytes(cpus: set[int], caches: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Bytes of each cache level over the instances that `cpus` use: {"L1": …, "L2": …, "L3": …}.
+    caches: as `npc.machine.topology.processors` has them."""
     levels: dict[str, int] = {}
-    for (level, _), size in instances.items():
-        levels[level] = levels.get(level, 0) + size
-    return dict(sorted(levels.items()))
+    for cache in caches:
+        if cache["type"] != "instruction" and cache["size_bytes"]:
+            used = sum(not cpus.isdisjoint(parse_cpus(shared)) for shared in cache["shared_cpus"])
+            level = f"L{cache['level']}"
+            levels[level] = levels.get(level, 0) + used * cache["size_bytes"]
+    return {level: size for level, size in sorted(levels.items()) if size}
 
 
 def working_sets(caches: dict[str, int], memory: int) -> dict[str, int]:
@@ -163,13 +163,11 @@ def main() -> int:
         domains = chosen_domains(
             options.domains, domains_of(ask_likwid("-p")) if options.domains != "N" else whole
         )
-        counts = [int(word) for word in options.counts.split(",") if word.strip().isdecimal()]
+        counts = numbers_of("likwid_threads", options.counts) if options.counts else []
         if options.prefix and not keeps_the_clock(options.prefix):
             reason = "likwid-bench learns another clock, or none, with short_start"
             print(f"cases.py: {reason}: it runs without", file=sys.stderr)
             options.prefix = []
-        if not all(counts) or len(counts) < len([word for word in options.counts.split(",") if word]):
-            raise ValueError(f"likwid_threads {options.counts}: whole numbers of at least 1, commas between")
     except FileNotFoundError:
         print(f"unavailable: likwid-bench: not found in PATH on {os.uname().nodename}", file=sys.stderr)
         return 1
@@ -177,13 +175,13 @@ def main() -> int:
         print(f"cases.py: {error}", file=sys.stderr)
         return 1
     available = {line.split()[0] for line in listed.splitlines() if " - " in line}
-    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
-    flags = set(next((line for line in cpuinfo if line.startswith("flags")), "").split())
+    node = processors()
+    flags, caches = set(node["flags"] or ()), node["caches"] or ()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for domain, cpus in domains.items():
         usable = [cpu for cpu in cpus if cpu in allowed]
         for threads in sorted({min(count, len(usable)) for count in counts} or {len(usable)}):
-            emit_kernels(options, available, flags, memory, domain, set(usable[:threads]))
+            emit_kernels(options, available, flags, caches, memory, domain, set(usable[:threads]))
     return 0
 
 
@@ -191,13 +189,14 @@ def emit_kernels(
     options: argparse.Namespace,
     available: set[str],
     flags: set[str],
+    caches: Sequence[Mapping[str, Any]],
     memory: int,
     domain: str,
     cpus: set[int],
 ) -> None:
     """Print the cases of one domain and number of threads: peaks, bandwidths, counters."""
     threads, every = len(cpus), options.variants == "all"
-    levels = working_sets(cache_bytes(cpus), memory)
+    levels = working_sets(cache_bytes(cpus, caches), memory)
     peak_iterations = {
         "double": int(PEAK_ELEMENTS * 8 / PEAK_SET),
         "single": int(PEAK_ELEMENTS * 4 / PEAK_SET),

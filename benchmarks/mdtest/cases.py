@@ -7,16 +7,30 @@ in one folder of all. Who asks for a file is not who made it (``-N``), or the an
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
-import shutil
-import socket
 import sys
-from pathlib import Path
+from collections.abc import Iterator
+from functools import partial
+
+from npc.jobs.cases import program_of_ior, words_of, write
 
 #: Bytes of a file of mdtest-hard (IO500's rules).
 HARD = 3901
 FORMS = {"easy": ["-u", "-L"], "hard": ["-t", "-w", str(HARD), "-e", str(HARD)]}
+
+
+def cases(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """All of them. Raises ValueError for a setting that cannot be, or without mdtest."""
+    mdtest = program_of_ior("mdtest", "mdtest_prefix", options.prefix)
+    forms, files = words_of("mdtest_forms", options.forms, FORMS), options.files * options.tasks
+    for target in filter(None, options.paths.split(",")):
+        for form in forms:
+            words = ["-n", str(options.files), "-F", "-N", str(options.processes), *FORMS[form]]
+            values = {
+                "target": target, "size": str(files * 4096), "files": str(2 * files),
+                "program": shlex.quote(mdtest), "words": shlex.join([*words, "-d", "FOLDER"]),
+            }  # fmt: skip
+            yield {"name": f"{form} {target}", "values": values, "params": {"target": target}}
 
 
 def main() -> str | None:
@@ -28,29 +42,7 @@ def main() -> str | None:
     parser.add_argument("--processes", type=int, default=1, help="processes of a node")
     parser.add_argument("--files", type=int, default=1000, help="of each process")
     parser.add_argument("--forms", default="easy,hard", help=f"of {', '.join(FORMS)}")
-    options = parser.parse_args()
-    below = (
-        [path for path in Path(options.prefix).rglob("mdtest") if path.is_file()] if options.prefix else []
-    )
-    found = str(min(below)) if below else "" if options.prefix else shutil.which("mdtest")
-    if not found:
-        return (
-            f"unavailable: mdtest: not found on {socket.gethostname()}: it comes with IOR: load the module, "
-            "`spack install ior`, or build https://github.com/hpc/ior and name it by --set mdtest_prefix=PATH"
-        )
-    forms = [word for word in options.forms.split(",") if word]
-    if not forms or not set(forms) <= set(FORMS):
-        return f"cases.py: mdtest_forms {options.forms}: of {', '.join(FORMS)}"
-    files = options.files * options.tasks
-    for target in filter(None, options.paths.split(",")):
-        for form in forms:
-            words = ["-n", str(options.files), "-F", "-N", str(options.processes), *FORMS[form]]
-            values = {
-                "target": target, "size": str(files * 4096), "files": str(2 * files),
-                "program": shlex.quote(found), "words": shlex.join([*words, "-d", "FOLDER"]),
-            }  # fmt: skip
-            print(json.dumps({"name": f"{form} {target}", "values": values, "params": {"target": target}}))
-    return None
+    return write(partial(cases, parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from typing import Final
 from npc.machine import sysfs
 from npc.machine.processes import die_with_parent
 
-SYSTEM: Final = Path("/sys/devices/system")
 #: What the kernel gives an interface by itself: nobody's setting is lost with it.
 _OWN_QDISCS: Final = ("noqueue", "fq_codel", "pfifo_fast", "mq", "fq")
 #: A bucket holds what is sent between two ticks of the kernel's clock (tc-tbf(8)), and a few large packets.
@@ -32,16 +31,7 @@ class CannotChange(Exception):
     """This cannot be changed here; the message says why, and what would allow it."""
 
 
-def cores_of(cpus: frozenset[int], root: Path = SYSTEM) -> list[list[int]]:
-    """The cores that these CPUs are on, in order: of each its hardware threads among them."""
-    cores: dict[str, list[int]] = {}
-    for cpu in sorted(cpus):
-        siblings = sysfs.text(root / f"cpu/cpu{cpu}/topology/thread_siblings_list") or str(cpu)
-        cores.setdefault(siblings, []).append(cpu)
-    return list(cores.values())
-
-
-def kept_free(cpus: frozenset[int], number: int, root: Path = SYSTEM) -> list[list[int]]:
+def kept_free(cpus: frozenset[int], number: int, root: Path = sysfs.SYSTEM) -> list[list[int]]:
     """The CPUs of the last `number` cores of each NUMA node, where nothing of the program runs.
 
     Raises `CannotChange` where a NUMA node has no more cores than that among `cpus`.
@@ -53,7 +43,7 @@ def kept_free(cpus: frozenset[int], number: int, root: Path = SYSTEM) -> list[li
     ]
     found = []
     for domain in sorted(filter(None, domains), key=min) or [cpus]:
-        cores = cores_of(domain, root)
+        cores = sysfs.cores_of(domain, root)
         if len(cores) <= number:
             raise CannotChange(
                 f"{number} competing processes on each NUMA node leave no core of CPU "
@@ -90,7 +80,7 @@ def _competitor(program: Path, cpu: int, share: float) -> subprocess.Popen[bytes
     )
 
 
-def set_frequency(hertz: float, root: Path = SYSTEM) -> Undo:
+def set_frequency(hertz: float, root: Path = sysfs.SYSTEM) -> Undo:
     """Hold all CPUs at a clock (Linux: Documentation/admin-guide/pm/cpufreq.rst); how to undo it.
 
     Raises `CannotChange`.

@@ -27,12 +27,12 @@ from cron.study.knobs import (
     CannotChange,
     Undo,
     compete,
-    cores_of,
     kept_free,
     set_frequency,
     shape,
     triad,
 )
+from npc.machine import sysfs
 from npc.machine.processes import die_with_parent, told
 
 #: Which of its node's ranks a process is.
@@ -139,7 +139,7 @@ def _measure(asked: dict[str, Any], cpus: list[int]) -> None:
     if "cpu" in asked["measure"] and (told_hz := _ask([str(work / "clock")], cpus[:1])).strip():
         rates["cpu"] = float(told_hz)
     if "memory" in asked["measure"]:
-        first = [core[0] for core in cores_of(frozenset(cpus))]
+        first = [core[0] for core in sysfs.cores_of(frozenset(cpus))]
         places = (first + [cpu for cpu in cpus if cpu not in first])[: asked["threads"]]
         text = _ask([str(work / "stream"), *asked.get("stream", [])], places)
         Path(f"{asked['launch']}.stream.{socket.gethostname()}.out").write_text(text)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
+
+#: Where the kernel tells of processors and memory.
+SYSTEM: Final = Path("/sys/devices/system")
 
 
 def text(path: Path) -> str | None:
@@ -56,3 +60,12 @@ def format_cpus(cpus: Iterable[int]) -> str:
             parts.append(str(cpu) if first == cpu else f"{first}-{cpu}")
             start = position + 1
     return ",".join(parts)
+
+
+def cores_of(cpus: frozenset[int], root: Path = SYSTEM) -> list[list[int]]:
+    """The cores that these CPUs are on, in order: of each its hardware threads among them."""
+    cores: dict[str, list[int]] = {}
+    for cpu in sorted(cpus):
+        siblings = text(root / f"cpu/cpu{cpu}/topology/thread_siblings_list") or str(cpu)
+        cores.setdefault(siblings, []).append(cpu)
+    return list(cores.values())

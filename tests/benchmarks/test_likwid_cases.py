@@ -114,37 +114,23 @@ def test_a_size_is_whole_thousands_of_bytes(size: int) -> None:
     assert kilobytes >= 1 and (kilobytes * 1000 <= size or kilobytes == 1)
 
 
-def make_caches(folder: Path, cpus: int) -> None:
-    """CPUs in pairs: L1 and L2 of each, one L3 for a pair; an instruction cache, which does not count."""
-    for cpu in range(cpus):
-        pair = f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}"
-        for index, (level, kind, size, shared) in enumerate(
-            [(1, "Data", "32K", cpu), (1, "Instruction", "64K", cpu), (2, "Unified", "1M", cpu),
-             (3, "Unified", "16384K", pair)]
-        ):  # fmt: skip
-            place = folder / f"cpu{cpu}/cache/index{index}"
-            place.mkdir(parents=True)
-            for name, value in (
-                ("level", level),
-                ("type", kind),
-                ("size", size),
-                ("shared_cpu_list", shared),
-            ):
-                (place / name).write_text(f"{value}\n")
+#: CPUs in pairs: L1 and L2 of each, one L3 for a pair; an instruction cache, which does not count.
+CACHES = [
+    {"level": level, "type": kind, "size_bytes": size, "shared_cpus": shared}
+    for level, kind, size, shared in (
+        (1, "data", 2**15, ["0", "1", "2", "3"]), (1, "instruction", 2**16, ["0", "1", "2", "3"]),
+        (2, "unified", 2**20, ["0", "1", "2", "3"]), (3, "unified", 2**24, ["0-1", "2-3"]),
+    )
+]  # fmt: skip
 
 
-def test_shared_caches_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_caches(tmp_path, 4)
-    monkeypatch.setattr(cases, "CACHES", tmp_path)
-    assert cases.cache_bytes({0, 1, 2, 3}) == {"L1": 4 * 2**15, "L2": 4 * 2**20, "L3": 2 * 2**24}
-    assert cases.cache_bytes({0}) == {"L1": 2**15, "L2": 2**20, "L3": 2**24}
+def test_shared_caches_are_counted_once() -> None:
+    assert cases.cache_bytes({0, 1, 2, 3}, CACHES) == {"L1": 4 * 2**15, "L2": 4 * 2**20, "L3": 2 * 2**24}
+    assert cases.cache_bytes({0}, CACHES) == {"L1": 2**15, "L2": 2**20, "L3": 2**24}
 
 
-def test_a_machine_that_tells_nothing_of_its_caches_has_a_memory_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cases, "CACHES", tmp_path)
-    assert cases.working_sets(cases.cache_bytes({0, 1}), 2**34) == {"MEM": 400_000_000}
+def test_a_machine_that_tells_nothing_of_its_caches_has_a_memory_set() -> None:
+    assert cases.working_sets(cases.cache_bytes({0, 1}, ()), 2**34) == {"MEM": 400_000_000}
 
 
 # -- the program ---------------------------------------------------------------------------------------

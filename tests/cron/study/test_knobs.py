@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from cron.study.knobs import CannotChange, cores_of, kept_free, set_frequency, triad
+from cron.study.knobs import CannotChange, kept_free, set_frequency, triad
+from npc.machine.sysfs import cores_of
 from tests.paths import ROOT
 
 HOME = ROOT / "cron/study"

@@ -82,7 +82,7 @@ class Nodes:
         """Host → its medians against the median of everybody's, as far as others measured that as well."""
         found: defaultdict[str, list[tuple[float, Series, Hosts]]] = defaultdict(list)
         for series, by_hosts in self._values.items():
-            better = METRICS[series.metric].better if series.metric in METRICS else "neither"
+            better = METRICS[series.metric].better
             if better == "neither" or len(by_hosts) < least or "statistic" in series.by_name:
                 continue
             medians = {hosts: float(median(values)) for hosts, values in by_hosts.items()}

@@ -16,8 +16,8 @@ from npc.page.blocks import sample
 from npc.page.frame import Section
 from npc.records.record import Record
 from npc.records.series import share_taken
-from npc.records.units import format_quantity, format_size, plural, several
-from report.runs import Repeats, Report, Run, better, hosts_of
+from npc.records.units import METRICS, format_quantity, format_size, plural, several
+from report.runs import Repeats, Report, Run, hosts_of
 from report.sections import SECTIONS, Absent
 
 _TEMPLATE: Final = Path(__file__).parent / "templates/page.html"
@@ -145,6 +145,6 @@ def _extremes(series: Repeats) -> Iterator[Record]:
     if len(series.records) <= MOST_SAMPLES:
         yield from series.records
         return
-    sign = -1.0 if better(series.first.metric) == "lower" else 1.0
+    sign = -1.0 if METRICS[series.first.metric].better == "lower" else 1.0
     ordered = sorted(series.records, key=lambda record: (record.ok, sign * (record.value or 0.0)))
     yield from ordered[:MOST_SAMPLES]

@@ -26,7 +26,7 @@ from npc.records.launch import ENVIRONMENT, Launch
 from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
 from npc.records.series import Series, circumstances, identity, neutral_case, qualifiers, test_name
-from npc.records.units import METRICS, several
+from npc.records.units import several
 from npc.statistics.medians import Summary, summarise
 from npc.validity import Violation, find_lies
 from npc.validity.disturbance import in_words, remark
@@ -461,12 +461,6 @@ def _labels(named: Sequence[tuple[Path, str]]) -> list[str]:
         if len(set(found)) == len(found):
             return found
     return [f"{name} {number}" for number, (_, name) in enumerate(named)]
-
-
-def better(metric: str) -> str:
-    """``higher``, ``lower`` or ``neither``; of a metric that a newer version knows, ``neither``."""
-    known = METRICS.get(metric)
-    return known.better if known else "neither"
 
 
 def hosts_of(records: Iterable[Record]) -> list[str]:

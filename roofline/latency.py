@@ -16,7 +16,7 @@ from npc.records.series import test_name
 from npc.records.units import format_quantity
 from roofline.applications import Application
 from roofline.messages import of_mpi
-from roofline.model import message_seconds, path_limit
+from roofline.model import message_seconds
 from roofline.result import Curve, Roofline
 
 #: The middle of a class of message sizes, which holds sizes up to twice its least.
@@ -78,7 +78,7 @@ def loads_text(application: Application, roofline: Roofline) -> str:
     """How fast dependent loads of main memory would let it be; nothing where that is not known."""
     if application.memory_intensity is None or application.caches or roofline.dependent is None:
         return ""
-    allowed = path_limit(application.memory_intensity, roofline.dependent.value)
+    allowed = application.memory_intensity * roofline.dependent.value
     ratio = application.flops.median / allowed
     reached = format_quantity(allowed, "FLOP/s", 3)
     if ratio > 1:

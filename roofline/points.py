@@ -19,7 +19,7 @@ from npc.records.units import format_quantity, format_size
 from npc.validity.rules.cache import WORKING_SET
 from roofline.applications import Application, Direction
 from roofline.latency import loads_text, messages_text
-from roofline.model import attainable, message_seconds, path_limit
+from roofline.model import attainable, message_seconds
 from roofline.result import Ceiling, Roofline, direction_of
 
 #: A part of the run time that nobody could measure.
@@ -71,14 +71,14 @@ def bounds(application: Application, roofline: Roofline) -> list[Bound]:
     found = [(c, c.value) for c in (measured, theoretical) if c is not None]
     memory = _memory(application, roofline)
     if memory is not None and application.memory_intensity is not None:
-        found.append((memory, path_limit(application.memory_intensity, memory.value)))
+        found.append((memory, application.memory_intensity * memory.value))
     network = own_link(application, roofline)
     if network is not None and application.busier_intensity is not None and application.nodes > 1:
-        found.append((network.ceiling, path_limit(application.busier_intensity, network.bandwidth)))
+        found.append((network.ceiling, application.busier_intensity * network.bandwidth))
     for direction, ceiling in storage(roofline).items():
         intensity = application.storage_intensity(direction)
         if intensity is not None:
-            found.append((ceiling, path_limit(intensity, ceiling.value)))
+            found.append((ceiling, intensity * ceiling.value))
     speed = application.flops.median
     peak_known = measured is not None and measured.name not in _LIBRARIES
     return sorted(

@@ -11,7 +11,7 @@ from npc.machine.platform import Precision
 from npc.records.units import plural
 from npc.statistics.medians import Summary
 from roofline.applications import Application, Direction
-from roofline.model import message_seconds, ridge_point
+from roofline.model import message_seconds
 
 Kind = Literal["compute", "memory", "network", "io"]
 #: Sequential access to one file, or to one a process, by its quantity in the catalogue.
@@ -292,12 +292,12 @@ class Roofline:
 def _ridge(compute: Ceiling, bandwidth: Ceiling) -> Ridge:
     low = high = coverage = None
     if compute.low and compute.high and bandwidth.low and bandwidth.high:
-        low, high = ridge_point(compute.low, bandwidth.high), ridge_point(compute.high, bandwidth.low)
+        low, high = compute.low / bandwidth.high, compute.high / bandwidth.low
         coverage = (compute.coverage or 0) + (bandwidth.coverage or 0) - 1
     return Ridge(
         compute=compute.name,
         bandwidth=bandwidth.name,
-        intensity=ridge_point(compute.value, bandwidth.value),
+        intensity=compute.value / bandwidth.value,
         performance=compute.value,
         low=low,
         high=high,

@@ -16,7 +16,6 @@ from npc.statistics.medians import Summary
 from roofline.applications import Application, ApplicationRun, Direction, NightMedians
 from roofline.hot_loops import HotLoop
 from roofline.latency import one_at_a_time
-from roofline.model import path_limit
 from roofline.points import own_link
 from roofline.result import Ceiling, Ridge, Roofline, direction_of
 
@@ -299,7 +298,7 @@ def _limits(application: Application, roofline: Roofline) -> tuple[float | None,
     together = network is not None and network.own_sizes and busier is not None
     single = one_at_a_time(application, roofline)
     return (
-        path_limit(busier, network.bandwidth) if together and network and busier else None,
+        busier * network.bandwidth if together and network and busier else None,
         single.flops if single else None,
     )
 

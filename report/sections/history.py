@@ -31,9 +31,9 @@ from npc.page.blocks import (
     sample,
 )
 from npc.records.series import REMEASURED, Series
-from npc.records.units import format_quantity, plural
+from npc.records.units import METRICS, format_quantity, plural
 from report.history import HistorySeries, HistoryView, NightValue
-from report.runs import Report, better
+from report.runs import Report
 from report.sections import Absent
 
 TITLE = "Time series"
@@ -103,7 +103,7 @@ def _rules(history: HistoryView) -> Iterator[Block]:
 
 def _order(series: HistorySeries) -> tuple[object, ...]:
     """What is not as usual first; then headline numbers before percentiles, large sizes before small ones."""
-    key, neither = series.key, better(series.key.metric) == "neither"
+    key, neither = series.key, METRICS[series.key.metric].better == "neither"
     return (*_rank(series), neither, key.platform, key.benchmark, key.case, -(key.size or 0))
 
 

@@ -13,7 +13,7 @@ from npc.page.blocks import Block, Cell, Figure, Listing, Table, Text, count, gr
 from npc.records.series import test_name
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.suspect import whom_of
-from report.runs import Repeats, Report, Run, better
+from report.runs import Repeats, Report, Run
 from report.sections import of_runs, present
 
 TITLE = "Pairs of nodes"
@@ -70,7 +70,7 @@ def tests_of_pairs(run: Run) -> dict[PairTest, list[Repeats]]:
     found: defaultdict[PairTest, list[Repeats]] = defaultdict(list)
     for series in run.series:
         first = series.first
-        if len(set(first.hosts)) == 2 and len(first.hosts) == 2 and better(first.metric) != "neither":
+        if len(set(first.hosts)) == 2 and len(first.hosts) == 2 and METRICS[first.metric].better != "neither":
             if "statistic" in first.params or first.params.get("side") == "send" or not series.usable:
                 continue
             found[PairTest(first.benchmark, first.case, first.metric, first.size)].append(series)

@@ -135,12 +135,14 @@ class Run:
     @cached_property
     def launches(self) -> list[Launch]:
         """Every launch that left a raw file, by the time of its start; `raw` relative to the run."""
-        import dataclasses
+        found = (replace(launch, raw=raw) for raw, launch in self.circumstances.launches.items())
+        return sorted(found, key=lambda launch: (launch.started, launch.raw))
 
-        found = {
-            raw: dataclasses.replace(launch, raw=raw) for raw, launch in self.circumstances.launches.items()
-        }
-        return sorted(found.values(), key=lambda launch: (launch.started, launch.raw))
+    def launched(self, raws: Iterable[str]) -> tuple[Record, Launch] | None:
+        """The first of these raw files' launches that is known, with a record of it."""
+        launches = self.circumstances.launches
+        raw = next(filter(launches.__contains__, raws), None)
+        return None if raw is None else (next(r for r in self.records if r.raw == raw), launches[raw])
 
     @cached_property
     def environment(self) -> Mapping[str, Any]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from npc.machine.platform import Platform
 from npc.records.record import Record
 from roofline.applications import find_applications
 from roofline.ceilings import find_ceilings
 from roofline.mpi import find_callers, mpi_ceilings
-from roofline.result import Estimate, Roofline
+from roofline.result import Ceiling, Roofline
 
 
 def analyse(
@@ -52,8 +51,9 @@ def _job(roofline: Roofline, nodes: int) -> Roofline:
         and not (each.kind == "io" and each.nodes != nodes)
     ]
 
-    def times(estimate: Any) -> Any:
-        return replace(estimate, **_scaled(estimate, nodes))
+    def times(each: Ceiling) -> Ceiling:
+        low, high, nominal = (end and end * nodes for end in (each.low, each.high, each.nominal))
+        return replace(each, value=each.value * nodes, low=low, high=high, nominal=nominal)
 
     return replace(
         roofline,
@@ -63,8 +63,3 @@ def _job(roofline: Roofline, nodes: int) -> Roofline:
         dependent=None if roofline.dependent is None else times(roofline.dependent),
         theoretical={precision: peak * nodes for precision, peak in roofline.theoretical.items()},
     )
-
-
-def _scaled(estimate: Estimate, factor: int) -> dict[str, float | None]:
-    values = {name: getattr(estimate, name, None) for name in ("value", "low", "high", "nominal")}
-    return {name: None if value is None else value * factor for name, value in values.items()}

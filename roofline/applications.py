@@ -50,7 +50,7 @@ _RATE_ALONE: Final = (
 #: Params that an application says elsewhere: ranks are called ``processes`` by some programs.
 _NAMED: Final = frozenset(("program", "precision", "processes", "ranks"))
 #: The middle of a class of message sizes, which holds sizes up to twice its least.
-_MIDDLE: Final = 1.5
+MIDDLE: Final = 1.5
 
 
 class ApplicationRun(NamedTuple):
@@ -248,7 +248,7 @@ class Application:
             for size, count in run.messages:
                 counts[size] += count
         total = math.fsum(counts.values())
-        return [(_MIDDLE * size, count / total) for size, count in sorted(counts.items())]
+        return [(MIDDLE * size, count / total) for size, count in sorted(counts.items())]
 
     @property
     def message_size(self) -> float | None:

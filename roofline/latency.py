@@ -14,13 +14,10 @@ from statistics import median
 from npc import catalogue
 from npc.records.series import test_name
 from npc.records.units import format_quantity
-from roofline.applications import Application
+from roofline.applications import MIDDLE, Application
 from roofline.messages import of_mpi
 from roofline.model import message_seconds
 from roofline.result import Curve, Roofline
-
-#: The middle of a class of message sizes, which holds sizes up to twice its least.
-_MIDDLE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ def one_at_a_time(application: Application, roofline: Roofline) -> OneAtATime | 
     def part(curve: Curve) -> float:
         times = [(p.size, p.summary.median) for p in curve.points if p.size]
         return median(
-            sum(number * message_seconds(times, _MIDDLE * size) for size, number in messages) / seconds
+            sum(number * message_seconds(times, MIDDLE * size) for size, number in messages) / seconds
             for messages, seconds in counted
         )
 

@@ -10,7 +10,7 @@ from npc import catalogue
 from npc.machine.platform import Precision
 from npc.records.units import plural
 from npc.statistics.medians import Summary
-from roofline.applications import Application, Direction
+from roofline.applications import MIDDLE, Application, Direction
 from roofline.model import message_seconds
 
 Kind = Literal["compute", "memory", "network", "io"]
@@ -215,7 +215,7 @@ class Caller:
     def bound(self, ceiling: MpiCeiling) -> float | None:
         """Messages a second and rank that `ceiling` allows its mix; None without sizes."""
         total = sum(count for _, count in self.by_size)
-        least = sum(count * ceiling.seconds(1.5 * size) for size, count in self.by_size)
+        least = sum(count * ceiling.seconds(MIDDLE * size) for size, count in self.by_size)
         return total / least if least else None
 
 

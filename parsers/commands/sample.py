@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import time
 from collections import Counter
@@ -154,10 +155,19 @@ def sample(
         raise click.ClickException(
             f"cannot write into {output}: {error.strerror}; choose another place by --output"
         ) from None
-    failures = _Failures()
+    alike: Counter[tuple[str, str]] = (
+        Counter()
+    )  # a failure is told once, at the end how often there was one like it
 
     def report(launch: Launch) -> None:
-        failures.tell(launch)
+        if launch.status != OK:
+            failure = launch.status, shlex.join(launch.argv)
+            alike[failure] += 1
+            if alike[failure] == 1:
+                click.echo(
+                    f"npc sample: {launch.case or 'launch'} #{launch.sample}: {launch.status}", err=True
+                )
+                click.echo(f"  by hand: {failure[1]}", err=True)
         if not fixed:
             rounds.tell(launch.seconds, read_output(output, tool, launch) if launch.status == OK else None)
 
@@ -168,7 +178,9 @@ def sample(
             done = sampling.sample_all(command, launches, log, timeout_s, require, report, stop)
     finally:
         log.close()
-        failures.sum_up()
+        for (status, failed_command), number in alike.items():
+            if number > 1:
+                click.echo(f"npc sample: {number} times in all: {status}: {failed_command}", err=True)
     if stop.number is not None:
         click.echo(f"npc sample: stopped by {signal.Signals(stop.number).name}", err=True)
         sys.exit(128 + stop.number)
@@ -195,28 +207,3 @@ def _named(option: str, texts: Sequence[str], pattern: str, expected: str) -> It
         if not match:
             raise click.UsageError(f"{option} {text!r}: expected {expected}")
         yield match[1], match[2]
-
-
-class _Failures:
-    """Tells of each failure when it happens; of those that are like an earlier one, the number at the end."""
-
-    def __init__(self) -> None:
-        self._alike: Counter[tuple[str, str]] = Counter()
-
-    def tell(self, launch: Launch) -> None:
-        import shlex
-
-        from npc.records.record import OK
-
-        if launch.status == OK:
-            return
-        command = shlex.join(launch.argv)
-        self._alike[launch.status, command] += 1
-        if self._alike[launch.status, command] == 1:
-            click.echo(f"npc sample: {launch.case or 'launch'} #{launch.sample}: {launch.status}", err=True)
-            click.echo(f"  by hand: {command}", err=True)
-
-    def sum_up(self) -> None:
-        for (status, command), number in self._alike.items():
-            if number > 1:
-                click.echo(f"npc sample: {number} times in all: {status}: {command}", err=True)

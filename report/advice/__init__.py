@@ -83,7 +83,8 @@ def advise(run: Run, platform: str = "") -> Advice:
         known, lacking[PROGRAMS_FILE] = [], str(error)
     proposed, answered = [], []
     for rule, hint in hints:
-        launch = launch_of(run, hint)
+        behind = run.launched(hint.raw)
+        launch = (program_of(*behind), behind[1].nodes) if behind else ("", 0)
         found = next(
             (each for each in known if (each.program, each.nodes, each.rule) == (*launch, rule.name)), None
         )
@@ -93,16 +94,6 @@ def advise(run: Run, platform: str = "") -> Advice:
             answered.append((rule, hint, found))
     rest = [each for each in known if all(each is not found for *_, found in answered)]
     return Advice(tuple(proposed), tuple(silent), lacking, tuple(answered), tuple(rest))
-
-
-def launch_of(run: Run, hint: Hint) -> tuple[str, int]:
-    """The program and nodes of the launch that a hint rests on; an empty text where that is not known."""
-    launches = run.circumstances.launches
-    raw = next(filter(launches.__contains__, hint.raw), None)
-    if raw is None:
-        return "", 0
-    record = next(record for record in run.records if record.raw == raw)
-    return program_of(record, launches[raw]), launches[raw].nodes
 
 
 def _settings_of(run: Run, platform: str) -> list[Remembered]:

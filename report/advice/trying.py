@@ -134,16 +134,14 @@ def design(run: Run, rule: AdviceRule, hint: Hint, own: Trial | None, runs: int)
     trial = own or hint.trial
     if isinstance(trial, str):
         raise CannotTry(f"rule {rule.name} is not tried: {trial}. What to do: {hint.do}")
-    launches = run.circumstances.launches
-    raw = next(filter(launches.__contains__, hint.raw), None)
-    if raw is None:
+    behind = run.launched(hint.raw)
+    if behind is None:
         raise CannotTry(
             f"nothing tells how the numbers behind rule {rule.name} were measured: no launches.jsonl lies "
             f"with the records of {run.label}"
         )
-    launch = launches[raw]
-    record = next(record for record in run.records if record.raw == raw)
-    path = run.folder / raw
+    record, launch = behind
+    path = run.folder / record.raw
     if path.with_suffix(".server.out").exists():
         raise CannotTry(
             f"npb made the launches behind rule {rule.name}, with a server beside each; npc advise repeats "

@@ -30,9 +30,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from npc.document import below as anything_below
-from npc.files import parse_json
 from npc.records.reading import OK, Reading, failed
+from parsers.text.documents import number_below, object_of
+from parsers.text.documents import object_below as below
 from parsers.text.files import noted
 from parsers.text.lines import complete_lines
 from parsers.text.options import option, words_after
@@ -54,12 +54,6 @@ _ABOVE_IT: Final = 10
 _SHORTEST_MS: Final = 5
 
 Entry = Mapping[str, Any]
-
-
-def below(value: Entry, name: str) -> Entry:
-    """The object below a name; an empty one where there is none."""
-    found = anything_below(value, name)
-    return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -91,7 +85,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     for above in _ABOVE.finditer(text):
         if above["missing"]:
             told = True
-            yield from _unavailable(_object(above["head"]))
+            yield from _unavailable(object_of(above["head"]))
     for jobs in groups.values():
         yield from _test(jobs)
     missing, error = _MISSING.search(text), _ERROR.search(text)
@@ -100,14 +94,6 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     elif not groups and not told and (error or argv):
         case = option(words_after(argv, "fio"), "--rw", "--readwrite") or "fio"
         yield failed(case, "bandwidth", error[1] if error else "no result in JSON was printed")
-
-
-def _object(text: str) -> Entry:
-    try:
-        document = parse_json(text)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _documents(text: str) -> Iterator[tuple[int, str]]:
@@ -121,13 +107,13 @@ def _documents(text: str) -> Iterator[tuple[int, str]]:
 def _jobs(text: str) -> Iterator[_Job]:
     above = list(_ABOVE.finditer(text))
     for number, (begin, found) in enumerate(_documents(text)):
-        document = _object(found)
+        document = object_of(found)
         version = _VERSION.fullmatch(str(document.get("fio version", "")))
         jobs = document.get("jobs")
         if not version or not isinstance(jobs, list):
             continue
         last = next((each for each in reversed(above) if each.end() <= begin + 1), None)
-        head = _object(last["head"]) if last and not last["missing"] else {}
+        head = object_of(last["head"]) if last and not last["missing"] else {}
         for entry in jobs:
             if isinstance(entry, dict):
                 given = (document.get("global options"), entry.get("job options"))
@@ -219,11 +205,8 @@ def _error(job: _Job) -> str:
 
 
 def _number(part: Entry, name: str) -> float:
-    """A number of a document; 0 where there is none that is finite and above."""
-    value = part.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
-        return 0.0
-    return float(value)
+    """A number of a document; 0 where there is none."""
+    return number_below(part, name) or 0.0
 
 
 def _block(options: Mapping[str, str], direction: str) -> int | None:

@@ -16,13 +16,12 @@ IOR, https://ior.readthedocs.io.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from npc.files import parse_json
 from npc.records.reading import OK, Reading, failed
+from parsers.text.documents import number_below, object_of
 from parsers.text.files import place_of_files
 from parsers.text.lines import NUMBER, complete_lines, sections
 
@@ -63,7 +62,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 
 
 def _run(version: str, lines: str, place: Mapping[str, str]) -> Iterator[Reading]:
-    document = {} if version else _document(lines)
+    document = {} if version else object_of(lines[lines.find("{") : lines.rfind("\n}") + 2])
     if not version and not (isinstance(document.get("summary"), list) or "Command line" in document):
         return  # somebody else's
     command = _COMMAND.search(lines)
@@ -87,15 +86,6 @@ def _run(version: str, lines: str, place: Mapping[str, str]) -> Iterator[Reading
         yield from _operation(row, params, status, version)
 
 
-def _document(lines: str) -> dict[str, Any]:
-    begin, end = lines.find("{"), lines.rfind("\n}")
-    try:
-        found = parse_json(lines[begin : end + 2])
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _rows(lines: str) -> Iterator[Row]:
     """The rows of the text's summary, by the names of its columns, as the JSON calls them."""
     heading = _SUMMARY.search(lines)
@@ -112,13 +102,11 @@ def _rows(lines: str) -> Iterator[Row]:
 
 
 def _number(row: Row, name: str) -> float:
-    """A finite number above 0; else 0."""
-    value = row.get(name)
-    if isinstance(value, str) and re.fullmatch(NUMBER, value):
-        value = float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return 0.0
-    return float(value) if 0 < value < 1e18 else 0.0
+    """A number of the JSON or the text; 0 where there is none."""
+    text = row.get(name)
+    if isinstance(text, str):
+        return float(text) if re.fullmatch(NUMBER, text) else 0.0
+    return number_below(row, name) or 0.0
 
 
 def _operation(row: Row, params: Mapping[str, str], status: str, version: str) -> Iterator[Reading]:

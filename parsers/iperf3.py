@@ -23,7 +23,6 @@ Source: iperf3(1), https://software.es.net/iperf/invoking.html.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +30,7 @@ from typing import Any, Final
 
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import row_contradiction
+from parsers.text.documents import number_below, object_below
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections, undecorated
 from parsers.text.options import bytes_of, option, words_after
 
@@ -89,8 +89,8 @@ def _decoded(document: str) -> dict[str, Any]:
 
 def _json(result: dict[str, Any]) -> Iterator[Reading]:
     """Readings of one test."""
-    start, end = _object(result, "start"), _object(result, "end")
-    test = _object(start, "test_start")
+    start, end = object_below(result, "start"), object_below(result, "end")
+    test = object_below(start, "test_start")
     params = {}
     if test.get("num_streams", 1) != 1:
         params["streams"] = str(test["num_streams"])
@@ -117,9 +117,9 @@ def _json(result: dict[str, Any]) -> Iterator[Reading]:
 
 def _sums(end: dict[str, Any], suffix: str) -> dict[str, float | None]:
     """What the JSON's sums of one direction say."""
-    received, sent = _object(end, "sum_received" + suffix), _object(end, "sum_sent" + suffix)
+    received, sent = object_below(end, "sum_received" + suffix), object_below(end, "sum_sent" + suffix)
     if not received:  # UDP before 3.11: the sender's rate beside what the receiver told
-        sent = _object(end, "sum" + suffix)
+        sent = object_below(end, "sum" + suffix)
         received = {**sent, "bits_per_second": None}
     return {
         "seconds": _amount(received, "seconds"),
@@ -131,16 +131,10 @@ def _sums(end: dict[str, Any], suffix: str) -> dict[str, float | None]:
     }
 
 
-def _object(parent: Any, key: str) -> dict[str, Any]:
-    """The JSON object at `key`, empty where there is none."""
-    child = parent.get(key) if isinstance(parent, dict) else None
-    return child if isinstance(child, dict) else {}
-
-
 def _amount(parent: dict[str, Any], key: str, a_unit: float = 1) -> float | None:
     """The number at `key` in SI units, None if there is none that can have been measured."""
-    value = parent.get(key)
-    return value / a_unit if isinstance(value, (int, float)) and 0 <= value < math.inf else None
+    value = number_below(parent, key)
+    return None if value is None else value / a_unit
 
 
 def _readings(run: Reading, values: Mapping[str, float | None], direction: str) -> Iterator[Reading]:

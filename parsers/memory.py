@@ -91,6 +91,15 @@ def _row(
     return Reading(case, "latency", float(f"{median}e-9"), size, f"invalid: {wrong}" if wrong else OK, params)
 
 
+def _rate(
+    case: str, rate: str, size: int | None, params: Mapping[str, str], status: str = OK, zero: str = ""
+) -> Reading:
+    """The bandwidth of a row, in MB/s; zero: what it means that there is none."""
+    if float(rate):
+        return Reading(case, "bandwidth", float(f"{rate}e6"), size, status, params)
+    return failed(case, "bandwidth", zero or "no rate was printed", size, params)
+
+
 def _size(lines: str) -> int | None:
     match = _SET.search(lines)
     return int(match[1]) if match else None
@@ -151,10 +160,8 @@ def _loaded(lines: str, params: Mapping[str, str]) -> Readings:
         elif float(median) < _QUICKER * idle:
             wrong = f"quicker than without streams, {idle:g} ns: something else ran then"
         yield _row("loaded", median, least, size, of, wrong)
-        if delay != "idle" and float(rate):
-            yield Reading("loaded", "bandwidth", float(f"{rate}e6"), size, OK, of)
-        elif delay != "idle":
-            yield failed("loaded", "bandwidth", "nothing was streamed", size, of)
+        if delay != "idle":
+            yield _rate("loaded", rate, size, of, zero="nothing was streamed")
 
 
 def _cores(lines: str, params: Mapping[str, str]) -> Readings:
@@ -194,10 +201,7 @@ def _stride(lines: str, params: Mapping[str, str]) -> Readings:
             of = {**params, "access": access, "stride": "random" if kind == "random" else stride}
             above = float(rate) > _LONGER * most
             status = f"invalid: more than words in a row, {most:g} MB/s" if above else OK
-            if float(rate):
-                yield Reading("stride", "bandwidth", float(f"{rate}e6"), _size(lines), status, of)
-            else:
-                yield failed("stride", "bandwidth", "no rate was printed", _size(lines), of)
+            yield _rate("stride", rate, _size(lines), of, status)
 
 
 def _touch(lines: str, params: Mapping[str, str]) -> Readings:
@@ -206,14 +210,7 @@ def _touch(lines: str, params: Mapping[str, str]) -> Readings:
     if threads:
         head["cores"] = threads[1]
     for by, rate in rows_of(lines, ("one|each", NUMBER)):
-        if float(rate):
-            yield Reading(
-                "touch", "bandwidth", float(f"{rate}e6"), _size(lines), OK, {**head, "touched_by": by}
-            )
-        else:
-            yield failed(
-                "touch", "bandwidth", "no rate was printed", _size(lines), {**head, "touched_by": by}
-            )
+        yield _rate("touch", rate, _size(lines), {**head, "touched_by": by})
 
 
 def _product(lines: str, params: Mapping[str, str]) -> Readings:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from npc.files import parse_json
+from parsers.text.documents import object_of
 
 _HEAD: Final = re.compile(r"\n# NPC files: (\{[^\n]{1,4000}\})(?=\n)")
 #: What records note of it. file_size: bytes of all files of a node;
@@ -18,10 +18,7 @@ _NOTED: Final = ("target", "filesystem", "device", "file_size", "filled", "other
 def place_of_files(text: str) -> dict[str, str]:
     """Target, file system and device as params; none where the line is not there."""
     found = _HEAD.search(text)
-    try:
-        return noted(parse_json(found[1])) if found else {}
-    except (ValueError, RecursionError):
-        return {}
+    return noted(object_of(found[1])) if found else {}
 
 
 def noted(head: Mapping[str, Any]) -> dict[str, str]:

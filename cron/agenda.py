@@ -16,8 +16,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from cron.costs import Account
 from cron.matrix import PAIRS, settings_of, words_of
 from cron.publish import LAST
 from cron.rotation import NODES, NodeNights, NodeState, Work, choose, couples, expected, fitting, quota
@@ -29,14 +30,11 @@ from npc.jobs.suite import benchmark_file, default_of, settings, steps
 from npc.machine.fabric import expand, natural, short_name
 from npc.machine.facts import odd_ones, read_environments
 from npc.places import suite
+from npc.records.history import History, LastMeasured
 from npc.records.journal import JournalEntry, Part
 from npc.records.launch import ENVIRONMENT
 from npc.records.record import OK
 from npc.records.units import format_duration
-
-if TYPE_CHECKING:
-    from cron.costs import Account
-    from npc.records.history import History, LastMeasured
 
 #: The benchmarks of a node by itself.
 NODE_BENCHMARKS: Final = ("stream", "likwid")

@@ -11,16 +11,14 @@ steps has an earlier beginning.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from cron.step_detection import MIN_EFFECT, spread
+from npc.statistics.arrays import Floats
 from npc.statistics.distributions import normal_score
 from npc.statistics.mixture import MIN_NOISE
-
-if TYPE_CHECKING:
-    from npc.statistics.arrays import Floats
 
 #: Score of a change: a chance of 1 in 300 000, since every night asks again, at every place.
 THRESHOLD: Final = 4.5

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -18,9 +18,7 @@ from cron.series import Panel, direction
 from cron.step_detection import MIN_EFFECT, Judged, StepDetection, first_low
 from cron.verdict import Common, SeriesVerdict, Verdict
 from npc.records.series import Series
-
-if TYPE_CHECKING:
-    from npc.statistics.arrays import Floats
+from npc.statistics.arrays import Floats
 
 #: Fewer series have nothing in common that one of them could not make alone.
 LEAST_SERIES: Final = 10

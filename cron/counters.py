@@ -15,25 +15,22 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from cron.verdict import NightVerdict
 from npc.document import below
 from npc.files import read_json, write_whole
 from npc.machine.counters import meaning, rise
 from npc.machine.fabric import natural, short_name
 from npc.machine.interfaces import with_lanes
 from npc.machine.pcie import narrow
+from npc.records.history import History
 from npc.records.launch import ENVIRONMENT, LAUNCHES, read_launches
-from npc.records.record import moment
+from npc.records.record import Record, moment
 from npc.records.series import MOVED
 from npc.records.units import format_duration
 from npc.statistics.distributions import events_at_least
 from npc.validity.moved import TOLD, DuringLaunch, evidence, of_mark
-
-if TYPE_CHECKING:
-    from cron.verdict import NightVerdict
-    from npc.records.history import History
-    from npc.records.record import Record
 
 #: In the history's folder: by node ``night``, ``time``, ``counters``.
 STANDS: Final = "counters.json"

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from cron.matrix import Matrix, Slow
+from cron.verdict import NightSuspect, NightVerdict
 from npc.machine.ask import NoAnswer, ask
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cron.matrix import Matrix, Slow
-    from cron.verdict import NightSuspect, NightVerdict
 
 
 def to_drain(night: NightVerdict, matrix: Matrix | None) -> dict[str, str]:

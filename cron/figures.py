@@ -12,23 +12,21 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cron.series import case_of, counted, direction, label, parameters
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.catalogue import on_any_nodes
+from npc.figures.allocation import allocations, maps
 from npc.figures.chart import Axis, Chart, Grid, HeatCell, Tick, time_axis
 from npc.figures.nights import Course, NightPoint, course_names, traces, value_axis
 from npc.figures.printed import save, save_counts, save_grid
 from npc.figures.source import source_line
-from npc.machine.fabric import in_order
+from npc.machine.fabric import Topology, in_order
 from npc.records.history import HistoryRow, begun
 from npc.records.record import OK, moment
 from npc.records.series import OBSERVED, Series
 from npc.records.units import METRICS, plural
-
-if TYPE_CHECKING:
-    from npc.machine.fabric import Topology
 
 #: Panels of one picture, at most, and in one column.
 _MOST_PANELS: Final = 48
@@ -212,8 +210,6 @@ def allocation(
 
     others: further hosts that are known. Raises OSError.
     """
-    from npc.figures.allocation import allocations, maps
-
     found = allocations(points, topology, others)
     if not found:
         return False

@@ -16,7 +16,8 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Final, NamedTuple
+from multiprocessing.connection import Connection
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -28,18 +29,14 @@ from cron.localise import suspects
 from cron.series import Panel, direction, logarithm
 from cron.step_detection import AGAIN, MIN_NIGHTS, WINDOW, Judged, StepDetection, first_low
 from cron.verdict import Direction, NightVerdict, SeriesVerdict, Verdict
+from npc.machine.fabric import Topology
 from npc.records.record import moment
 from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
+from npc.statistics.arrays import Booleans, Floats, Integers
 from npc.statistics.distributions import normal_quantile, upper_tail
 from npc.statistics.medians import false_discovery
 from npc.validity.disturbance import taken
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
-    from npc.machine.fabric import Topology
-    from npc.statistics.arrays import Booleans, Floats, Integers
 
 #: Score from which on a single series is worse (or better) than it was: once in 25 years of quiet nights.
 THRESHOLD: Final = round(normal_quantile(1 / 25 / 365), 2)

@@ -15,26 +15,29 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cron.series import BenchmarkAttempt, Panel, Placements, case_of, direction
 from cron.verdict import NightSuspect
-from npc.machine.fabric import natural
+from npc.machine.fabric import Topology, natural
 from npc.records.units import plural
 from npc.statistics import localiser
+from npc.statistics.arrays import Booleans, Floats, Integers
 from npc.statistics.distributions import chance_of_failures, normal_quantile, upper_tail
-from npc.statistics.localiser import MIN_PARTNERS, Hypotheses, Localiser, one_ended, slow_partners
+from npc.statistics.localiser import (
+    MIN_PARTNERS,
+    Effect,
+    Explanation,
+    Hypotheses,
+    Localiser,
+    one_ended,
+    slow_partners,
+)
 from npc.statistics.mixture import MIN_NOISE, quantiles, robust_noises, robust_spreads
 from npc.statistics.suspect import Role, whom
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from npc.machine.fabric import Topology
-    from npc.statistics.arrays import Booleans, Floats, Integers
-    from npc.statistics.localiser import Effect, Explanation
 
 #: Nights that are looked at, and from which nights on, counted from the last one, somebody may be slow.
 WINDOW: Final = 60

@@ -14,29 +14,30 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from cron import measure, retention
+from cron import matrix, measure, retention
+from cron.acceptance import Baseline, baselines_of, read_acceptances
+from cron.acceptance_bands import Band, bands_of
 from cron.agenda import AT_ONCE, Agenda, EachNode, odd_nodes
 from cron.costs import account_of
 from cron.counters import rising, with_counters, with_links
+from cron.judge import confirmed, judge, with_lost, with_postponed
+from cron.matrix import Matrix
+from cron.publish import write_verdict
+from cron.series import panel
 from cron.verdict import NightVerdict, Verdict
 from npc.jobs.stop import Stop
 from npc.jobs.suite import settings
+from npc.machine.fabric import Topology
+from npc.machine.platform import PLATFORM_FILE, read_platform
 from npc.places import suite
 from npc.records.history import History, night_name, of_night
 from npc.records.journal import Journal, JournalEntry, Part, missed
-from npc.records.record import replace
+from npc.records.record import Record, replace
 from npc.records.series import REMEASURED, Series
 from npc.records.units import format_duration, plural
 from npc.validity.disturbance import in_words
-
-if TYPE_CHECKING:
-    from cron.acceptance import Baseline
-    from cron.acceptance_bands import Band
-    from cron.matrix import Matrix
-    from npc.machine.fabric import Topology
-    from npc.records.record import Record
 
 #: Shares of a night's time: for repairing the one before, and for the first measurement.
 REPAIR: Final = 1 / 6
@@ -136,8 +137,6 @@ class NightRun:
                 self._measure(night, part, 1 / (len(parts) - number + 1))
             verdict = self._judge(night)
         matrix = self._confirm(night, verdict)
-        from cron.judge import confirmed, with_lost
-
         verdict = with_lost(verdict, night.lost)  # the pairs may have lost another
         verdict = with_links(verdict, night.folder)
         coverage = self.agenda.coverage(self.journal.entries()[-1])
@@ -296,8 +295,6 @@ class NightRun:
 
     def _confirm(self, night: JournalEntry, verdict: NightVerdict) -> Matrix | None:
         """The matrix of pairs of the suspects, where there is a cluster to run it on."""
-        from cron import matrix
-
         if not self.options.pairs or not self._can_pin():
             return None
         recently = (night.begun - timedelta(days=WITNESS_DAYS)).isoformat()
@@ -356,8 +353,6 @@ class NightRun:
         verdict = self._judge(night)
         note = f"the night {night.name} was cut off: {rows} records recovered, verdict {verdict.verdict.name}"
         self.notes.append(note)
-        from cron.publish import write_verdict
-
         write_verdict(self.options.history, verdict, [note])
         self.journal.note(night.name, "ended", verdict=verdict.verdict.name, cut=True)
 
@@ -376,9 +371,6 @@ def judge_night(
 
     Raises `npc.files.InvalidFile` for a platform file or an acceptance that cannot be used.
     """
-    from cron.judge import judge, with_lost, with_postponed
-    from cron.series import panel
-
     bands, baselines = rules(platform, history.folder)
     nights = panel(history.points(), night=(name, begun.isoformat(timespec="seconds")))
     verdict = judge(nights, history.folder.name, baselines, bands, fabric)
@@ -390,10 +382,6 @@ def rules(platform: Path, history: Path) -> tuple[tuple[Band, ...], dict[Series,
 
     Raises `npc.files.InvalidFile` for a file that cannot be used.
     """
-    from cron.acceptance import baselines_of, read_acceptances
-    from cron.acceptance_bands import bands_of
-    from npc.machine.platform import PLATFORM_FILE, read_platform
-
     file = platform / PLATFORM_FILE
     bands = bands_of(read_platform(file)) if file.exists() else ()
     return bands, baselines_of(read_acceptances(history))

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from cron.matrix import Matrix
 from cron.series import label, matches
 from cron.verdict import NightSuspect, NightVerdict, SeriesVerdict, Verdict
 from npc.columns import columns
 from npc.records.record import moment
 from npc.records.units import METRICS, format_quantity
-
-if TYPE_CHECKING:
-    from cron.matrix import Matrix
 
 #: Rows of the table, at most; verdict.json has all.
 ROWS: Final = 60

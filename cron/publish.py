@@ -12,13 +12,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from cron.matrix import Matrix
+from cron.outputs import junit, textfile
+from cron.verdict import Coverage, NightVerdict, Unmeasured
 from npc.files import parse_json, write_whole
-
-if TYPE_CHECKING:
-    from cron.matrix import Matrix
-    from cron.verdict import NightVerdict
 
 VERDICTS: Final = "verdicts"
 LAST: Final = "verdict"
@@ -26,8 +25,6 @@ LAST: Final = "verdict"
 
 def last_coverage(folder: Path) -> list[str]:
     """For people: which nodes the last nights of a history measured, and which not, and why."""
-    from cron.verdict import Coverage, Unmeasured
-
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         told = parse_json((folder / f"{LAST}.json").read_bytes())["coverage"]
         unmeasured = tuple(Unmeasured(**each) for each in told.pop("unmeasured"))
@@ -46,8 +43,6 @@ def write_verdict(
 
     textfiles: the folder of node_exporter's textfile collector, where ``npc-PLATFORM.prom`` is written, too.
     """
-    from cron.outputs import junit, textfile
-
     told = {**night.as_json(), "notes": list(notes), "pairs": asdict(matrix) if matrix else None}
     text = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
     metrics = textfile(night, time.time())

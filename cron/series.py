@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from functools import cache, cached_property, lru_cache
 from operator import itemgetter
 from statistics import median
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -25,9 +25,7 @@ from npc.records.history import HistoryRow, begun
 from npc.records.record import OK
 from npc.records.series import CORE, Series
 from npc.records.units import METRICS, format_size, parse_size
-
-if TYPE_CHECKING:
-    from npc.statistics.arrays import Booleans, Floats, Integers
+from npc.statistics.arrays import Booleans, Floats, Integers
 
 #: Metrics that may well be zero are compared as logarithms of what they exceed this by, in SI units: below it
 #: a difference is nobody's business.

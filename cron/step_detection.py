@@ -20,16 +20,14 @@ are not quiet: neither a fault nor a repair becomes normal by waiting.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from npc.statistics.arrays import Booleans, Floats, Integers
 from npc.statistics.distributions import normal_score
 from npc.statistics.mixture import MIN_NOISE
-
-if TYPE_CHECKING:
-    from npc.statistics.arrays import Booleans, Floats, Integers
 
 #: Quiet nights that are remembered, and how many there must be before anything is judged.
 WINDOW: Final = 365

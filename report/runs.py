@@ -13,32 +13,31 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from npc import catalogue
 from npc.catalogue.row import Layer
 from npc.document import below
 from npc.files import read_json
+from npc.machine.fabric import Topology
 from npc.machine.platform import InvalidPlatform, Platform
 from npc.places import shown
 from npc.records.launch import ENVIRONMENT, Launch
 from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
 from npc.records.series import Series, circumstances, identity, neutral_case, qualifiers, test_name
+from npc.records.study import Study, read_study
 from npc.records.units import several
 from npc.statistics.medians import Summary, summarise
 from npc.validity import Violation, find_lies
 from npc.validity.disturbance import in_words, remark
 from npc.validity.rule import Circumstances
 from npc.validity.run import circumstances_of, platform_of
-
-if TYPE_CHECKING:
-    from npc.machine.fabric import Topology
-    from npc.records.study import Study
-    from report.history import HistoryView
-    from report.observed import Observed
-    from roofline.result import Ceiling, Estimate, Roofline
+from report.history import HistoryView
+from report.observed import Observed, read_observed
+from roofline.analyse import analyse
+from roofline.result import Ceiling, Estimate, Roofline
 
 _VERDICT: Final = frozenset({"healthy", "judged", "nodes", "rule", "suspects", "undecided"})
 
@@ -180,15 +179,11 @@ class Run:
     @cached_property
     def roofline(self) -> Roofline:
         """Ceilings, latencies and applications of its records."""
-        from roofline.analyse import analyse
-
         return analyse(self.records, self.platform)
 
     @cached_property
     def studies(self) -> list[Study]:
         """The studies in its folders, as far as they can be read."""
-        from npc.records.study import read_study
-
         found = []
         for run in (self, *self.guests):
             with suppress(OSError, ValueError):
@@ -203,8 +198,6 @@ class Run:
     @cached_property
     def observed(self) -> list[Observed]:
         """Launches of programs that were looked into, the newest first."""
-        from report.observed import read_observed
-
         return read_observed(self.records, self.folder, self.idents)
 
     def links(self, *layers: Layer) -> list[Ceiling]:

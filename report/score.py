@@ -25,18 +25,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from npc.machine.platform import Platform
 from npc.machine.proposal import completed, shown
 from npc.records.units import format_quantity, plural
+from report.runs import Run
 from roofline.analyse import analyse
 from roofline.applications import Direction
 from roofline.points import bounds
 from roofline.result import Ceiling, Roofline, direction_of
-
-if TYPE_CHECKING:
-    from report.runs import Run
 
 SCHEMA: Final = 1
 Part = Literal["compute", "memory", "network", "I/O"]

@@ -23,7 +23,7 @@ from cron.study.starters import PLATFORMS, StudyPlace, ask_platform
 from npc.jobs import wait
 from npc.jobs.progress import Display
 from npc.jobs.stop import Stop
-from npc.jobs.suite import environment_of_settings, paths_from_here
+from npc.jobs.suite import environment_of_settings, paths_from_here, platform_files
 from npc.jobs.workpackages import NoRun, read_workpackages
 from npc.machine.tools import search_path
 from npc.places import workplace
@@ -39,8 +39,6 @@ LOCK: Final = ".study.lock"
 
 def keep_platform(platform: Path, folder: Path) -> None:
     """Copy a platform, and those over which it is written, into a study's folder."""
-    from npc.jobs.suite import platform_files
-
     for each in {file.parent for file in platform_files(platform / "platform.xml")}:
         to = folder / PLATFORMS / each.name
         if not to.exists():

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from npc.machine.facts import of_machine, tuning
 from report.compare.sides import Side
+from report.runs import Run
 
 _UNSET: Final = "not set"
 
@@ -37,8 +38,6 @@ def environments_differ(a: Side, b: Side) -> tuple[Fact, ...] | None:
 
 def _seen(side: Side) -> list[Mapping[str, Any]]:
     """What ``environment.json`` says of each of the side's runs that have one."""
-    from report.runs import Run
-
     runs = (
         Run(0, run, side.folders[run], list(records), None)
         for run, records in side.records.items()

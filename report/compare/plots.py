@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from npc.validity.run import platform_of
 from report.compare.sides import Side
-
-if TYPE_CHECKING:
-    from roofline.comparison import SweepLine
-    from roofline.result import Roofline
+from roofline.analyse import analyse
+from roofline.comparison import SweepLine, draw_sweeps, find_sweeps
+from roofline.overlay import MOST, draw_overlay
+from roofline.result import Roofline
 
 
 def draw(sides: Sequence[Side], folder: Path) -> list[Path]:
@@ -20,9 +19,6 @@ def draw(sides: Sequence[Side], folder: Path) -> list[Path]:
 
     Makes `folder`. Raises OSError, and `npc.machine.platform.InvalidPlatform`.
     """
-    from roofline.comparison import draw_sweeps
-    from roofline.overlay import MOST, draw_overlay
-
     rooflines = {side.name: _roofline(side) for side in sides[:MOST]}
     folder.mkdir(parents=True, exist_ok=True)
     title = " and ".join(side.name for side in sides)
@@ -36,8 +32,6 @@ def draw(sides: Sequence[Side], folder: Path) -> list[Path]:
 
 def sweeps_of(sides: Sequence[Side]) -> Iterator[SweepLine]:
     """The sweeps of every side; a test has its colour, and each side (and MPI) its dashes."""
-    from roofline.comparison import find_sweeps
-
     for side in sides:
         found = find_sweeps([record for _, record in side.all_records()])
         several = len({sweep.mpi for sweep in found} - {""}) > 1
@@ -49,8 +43,6 @@ def sweeps_of(sides: Sequence[Side]) -> Iterator[SweepLine]:
 
 def _roofline(side: Side) -> Roofline:
     """That of a side's first platform."""
-    from roofline.analyse import analyse
-
     records = [record for _, record in side.all_records()]
     of_one = [record for record in records if record.platform == records[0].platform]
     return analyse(of_one, platform_of(records))

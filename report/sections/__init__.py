@@ -7,12 +7,10 @@ these at its end. One more section is a module and its name below.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from npc.page.blocks import Block, Text
-
-if TYPE_CHECKING:
-    from report.runs import Report, Run
+from report.runs import Report, Run
 
 #: In the order of the page.
 SECTIONS: Final = (

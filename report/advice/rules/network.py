@@ -10,6 +10,9 @@ from npc.machine.preflight import ENOUGH_MEMLOCK
 from npc.records.units import format_quantity, format_size
 from report.advice.rule import Judgement, hint, rule
 from report.runs import Run
+from roofline.fits import fit_records
+from roofline.messages import of_mpi
+from roofline.models.hockney import Hockney
 from roofline.result import Ceiling, Estimate
 
 #: MPI that reaches no more of the RDMA rate than this does not use it: over verbs it loses a tenth at most.
@@ -240,10 +243,6 @@ def small_frames(run: Run) -> Judgement:
 @rule("eager_limit")
 def eager_limit(run: Run) -> Judgement:
     """The switch of protocols that a sweep's model shows, where the other protocol's line is lower there."""
-    from roofline.fits import fit_records
-    from roofline.messages import of_mpi
-    from roofline.models.hockney import Hockney
-
     fits = [
         (fit, fit.fitted)
         for fit in fit_records(run.records).fits

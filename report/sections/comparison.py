@@ -52,7 +52,7 @@ def _side(run: Run) -> Side:
 def _table(a: Run, b: Run, pairs: list[Pair], caption: str, folded: bool) -> Table:
     return Table(
         caption,
-        ("verdict", "test", "size", "nodes", a.label, b.label, "ratio", "95 % interval", "launches"),
+        ("verdict", "test", "size", a.label, b.label, "ratio", "95 % interval", "launches", "why"),
         tuple(_row(pair, a, b) for pair in pairs),
         folded=folded,
         filtered=True,
@@ -60,17 +60,17 @@ def _table(a: Run, b: Run, pairs: list[Pair], caption: str, folded: bool) -> Tab
 
 
 def _row(pair: Pair, a: Run, b: Run) -> tuple[Cell, ...]:
-    verdict, test, size, nodes, _, _, ratio, around, launches = cells(pair)
+    verdict, test, size, _, _, ratio, around, launches, why = cells(pair)
     return (
         Cell(verdict, kind=_KINDS.get(verdict, "")),
         Cell(test),
         Cell(size, sort=pair.size or 0, kind="number"),
-        Cell(nodes, sort=pair.nodes, kind="number"),
         _half(pair, pair.a, a),
         _half(pair, pair.b, b),
         Cell(ratio, sort=pair.ratio or "", kind="number"),
-        Cell(around, kind="" if pair.low is None else "number"),
+        Cell(around, kind="number"),
         Cell(launches, kind="number"),
+        Cell(why),
     )
 
 

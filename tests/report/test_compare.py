@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npc.page.blocks import Text
+from npc.page.blocks import Table, Text
 from npc.records.history import History, of_night
 from npc.records.record import Record, replace, save_csv, write_csv
 from npc.records.run import read_run
@@ -619,6 +619,26 @@ def test_every_format_has_the_same_pairs(two: tuple[Path, Path]) -> None:
     shown = npc(*two, *STEADY, "--format", "markdown").stdout
     lines = [line for line in shown.splitlines() if line.startswith("|")]
     assert len(lines) == 2 + 8 and len({line.count("|") for line in lines}) == 1
+
+
+def test_the_page_has_each_number_below_its_heading(two: tuple[Path, Path]) -> None:
+    tables = [block for block in build(Report(read_runs([*two]), two[0].parent)) if isinstance(block, Table)]
+    shown = [dict(zip(table.columns, row, strict=True)) for table in tables for row in table.rows]
+    (comparison,) = json.loads(npc(*two, "--json").stdout)["comparisons"]
+    assert len(shown) == len(comparison["pairs"]) == 48
+    pairs = {(f"{pair['test']} {pair['metric']}", pair["size"]): pair for pair in comparison["pairs"]}
+    for row in shown:
+        pair = pairs[row["test"].text.partition(" (")[0], row["size"].sort or None]
+        told = {heading: row[heading].text for heading in ("verdict", "95 % interval", "launches", "why")}
+        assert told == {
+            "verdict": pair["verdict"],
+            "95 % interval": f"[{pair['low']:.3f}, {pair['high']:.3f}]",
+            "launches": "6/6",
+            "why": pair["reason"],
+        }
+        for heading, value in ((tables[0].columns[3], "a"), (tables[0].columns[4], "b")):
+            assert row[heading].sort == pair[value]["median"]
+        assert row["ratio"].sort == pair["ratio"]
 
 
 @pytest.mark.slow

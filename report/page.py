@@ -17,6 +17,7 @@ from npc.page.frame import Section
 from npc.records.record import Record
 from npc.records.series import share_taken
 from npc.records.units import METRICS, format_quantity, format_size, plural, several
+from npc.validity import unusable
 from report.runs import Repeats, Report, Run, hosts_of
 from report.sections import SECTIONS, Absent
 
@@ -114,10 +115,7 @@ def _row(series: Repeats, run: Run, report: Report) -> dict[str, Any]:
     interval = ""
     if summary and summary.low is not None and summary.high is not None:
         interval = f"{quantity(summary.low)} – {quantity(summary.high)}"
-    statuses: dict[str, str] = {}
-    for record in series.records:
-        if not record.ok:  # those that differ in their numbers only are one
-            statuses.setdefault(re.sub(r"[0-9.]+", "N", record.status), record.status)
+    statuses = [alike[0].status for alike in unusable(series.records)]
     return {
         "series": series,
         "size": format_size(first.size),
@@ -127,7 +125,7 @@ def _row(series: Repeats, run: Run, report: Report) -> dict[str, Any]:
         "usable": f"{len(series.usable)} of {len(series.records)}{_disturbed(series)}",
         "usable_sort": len(series.usable) / len(series.records),
         "bad": bool(statuses),
-        "reason": "; ".join(list(statuses.values())[:3]) + (" …" if len(statuses) > 3 else ""),
+        "reason": "; ".join(statuses[:3]) + (" …" if len(statuses) > 3 else ""),
         "samples": [
             sample(record, report.href(run, record.raw or "records.csv")) for record in _extremes(series)
         ],

@@ -46,7 +46,7 @@ def probe_blocks(report: Report, launch: Observed, what: str, seen: Sequence[Nod
     left = f"{len(ordered) - _MOST_NAMES} more are in the observation." if len(ordered) > _MOST_NAMES else ""
     rows = tuple(_row(name, each, launch) for name, each in ordered[:_MOST_NAMES])
     names = (what.partition(":")[0], *_NUMBERS, "rank with most", "its part")
-    table = _without_empty(Table(f"Numbers: {what}", names, rows, note=left))
+    table = Table(f"Numbers: {what}", names, rows, note=left).filled()
     each_rank = _each_rank(what, seen, launch)
     grid = _histogram(report, launch, what, ordered)
     if grid:
@@ -88,16 +88,7 @@ def _each_rank(what: str, seen: Sequence[NodeRow], launch: Observed) -> Table:
         for each in ordered[: 4 * _MOST_RANKS]
     )
     names = ("rank", "on", "name", *_NUMBERS)
-    return _without_empty(
-        Table(f"Numbers: {what}, rank by rank", names, rows, folded=True, filtered=len(rows) > 16)
-    )
-
-
-def _without_empty(table: Table) -> Table:
-    """Without the columns in which nothing stands."""
-    kept = [place for place in range(len(table.columns)) if any(row[place].text for row in table.rows)]
-    rows = tuple(tuple(row[place] for place in kept) for row in table.rows)
-    return replace(table, columns=tuple(table.columns[place] for place in kept), rows=rows)
+    return Table(f"Numbers: {what}, rank by rank", names, rows, folded=True, filtered=len(rows) > 16).filled()
 
 
 def _histogram(

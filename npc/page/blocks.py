@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
 from markupsafe import Markup
@@ -92,6 +92,12 @@ class Table:
     def texts(self) -> list[tuple[str, ...]]:
         """The names of its columns, then what stands in each row: for a terminal."""
         return [self.columns, *(tuple(cell.text for cell in row) for row in self.rows)]
+
+    def filled(self) -> Table:
+        """Without the columns in which nothing stands."""
+        kept = [at for at, _ in enumerate(self.columns) if any(row[at].text for row in self.rows)]
+        rows = tuple(tuple(row[at] for at in kept) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[at] for at in kept), rows=rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from npc.files import InvalidFile
@@ -72,10 +72,22 @@ def grouped(records: Sequence[Record], findings: Sequence[Violation]) -> list[li
     """Findings of one rule about one benchmark, together where they differ in their numbers only."""
     groups: dict[tuple[str, ...], list[Violation]] = {}
     for finding in findings:
-        words = re.sub(r"[0-9.]+ ?[kMGTPnµm]?", "N", finding.reason)
-        key = finding.rule.name, records[finding.place].benchmark, words
+        key = finding.rule.name, records[finding.place].benchmark, _without_numbers(finding.reason)
         groups.setdefault(key, []).append(finding)
     return list(groups.values())
+
+
+def unusable(records: Iterable[Record]) -> list[list[Record]]:
+    """Those that are not ``ok``, of one benchmark together where their reasons differ in numbers only."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if not record.ok:
+            groups.setdefault((record.benchmark, _without_numbers(record.status)), []).append(record)
+    return list(groups.values())
+
+
+def _without_numbers(reason: str) -> str:
+    return re.sub(r"[0-9.]+ ?[kMGTPnµm]?", "N", reason)
 
 
 def judged(records: Sequence[Record], findings: Sequence[Violation]) -> list[Record]:

@@ -28,9 +28,9 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
     from npc.records.record import save_csv
     from npc.records.run import RECORDS
     from npc.records.units import plural
-    from npc.validity import INVALID
+    from npc.validity import INVALID, unusable
     from npc.validity.disturbance import in_words
-    from parsers.run.collect import collect_run, count_failures, save_environment
+    from parsers.run.collect import collect_run, save_environment
 
     try:
         folder = find_run(run)
@@ -50,8 +50,8 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
     click.echo(f"{plural(len(records), 'record')}, {usable} of them usable: {target}")
     if disturbed := in_words(records):
         click.echo(f"  disturbed: {disturbed}; by whom: npc check {folder}", err=True)
-    for status, count in count_failures(records).items():
-        click.echo(f"  {count} × {status}", err=True)
+    for alike in unusable(records):
+        click.echo(f"  {len(alike)} × {alike[0].benchmark}: {alike[0].status}", err=True)
     if any(record.status.startswith(INVALID) for record in records):
         click.echo(f"  which rule says so: npc check {folder}", err=True)
     if not usable:

@@ -7,7 +7,6 @@ never made, a workpackage that broke before its first launch.
 
 from __future__ import annotations
 
-import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -128,18 +127,3 @@ def save_environment(run: Path) -> None:
         found = sorted(run.glob(f"*/work/{ENVIRONMENT}"))
         if found:
             shutil.copyfile(found[0], run / ENVIRONMENT)
-
-
-def count_failures(records: list[Record]) -> dict[str, int]:
-    """How often each status but ``ok`` occurs, with its benchmark.
-
-    Statuses that differ in their numbers only count as one, under the words of the first.
-    """
-    first: dict[str, str] = {}
-    counts: dict[str, int] = {}
-    for record in records:
-        if not record.ok:
-            status = f"{record.benchmark}: {record.status}"
-            status = first.setdefault(re.sub(r"[0-9.]+", "N", status), status)
-            counts[status] = counts.get(status, 0) + 1
-    return counts

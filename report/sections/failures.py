@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from npc.page.blocks import (
 from npc.records.launch import last_words
 from npc.records.record import Record
 from npc.records.units import plural, several
-from npc.validity import Violation, grouped
+from npc.validity import Violation, grouped, unusable
 from npc.validity.rule import Rule
 from report.runs import Report, Run, hosts_of
 from report.sections import runs_of
@@ -50,15 +49,12 @@ def build(report: Report) -> Iterator[Block]:
 
 
 def _statuses(report: Report, run: Run, bad: Sequence[Record], where: str) -> Table:
-    """A row for each reason; reasons that differ in their numbers only are one."""
-    groups: dict[tuple[str, str], list[Record]] = {}
-    for record in bad:
-        groups.setdefault((record.benchmark, re.sub(r"[0-9.]+", "N", record.status)), []).append(record)
+    """A row for each reason."""
     rules: dict[int, Rule] = {}
     for finding in run.findings:
         rules.setdefault(id(run.records[finding.place]), finding.rule)
     rows = []
-    for alike in groups.values():
+    for alike in unusable(bad):
         kind, _, reason = alike[0].status.partition(": ")
         rule = next((rules[id(record)] for record in alike if id(record) in rules), None)
         said = f"{rule.name}: {rule.title} ({rule.source})" if rule else ""

@@ -211,9 +211,7 @@ def _headline(report: Report) -> Table | None:
             only = next(iter(estimates.values()))
             cells += [size_cell(only.size), Cell(source_text(only))]
         rows.append(tuple(cells))
-    filled = [at for at, _ in enumerate(columns) if any(row[at].text for row in rows)]
-    shown = tuple(tuple(row[at] for at in filled) for row in rows)
-    return Table("Headline numbers", tuple(columns[at] for at in filled), shown)
+    return Table("Headline numbers", tuple(columns), tuple(rows)).filled()
 
 
 def _estimate(run: Run, estimate: Estimate) -> list[Cell]:

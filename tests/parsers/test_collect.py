@@ -7,14 +7,15 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from npc import Record, read_run
 from npc.jobs.workpackages import NoRun, find_run
-from parsers.run.collect import collect_run, count_failures
+from npc.validity import unusable
+from parsers.run.collect import collect_run
 from tests.lab.in_process import npc
 from tests.lab.jube_job import NPC
 from tests.made.jube_run import Run, launch, write_launches
@@ -270,7 +271,8 @@ def test_failures_that_differ_in_numbers_only_are_counted_together() -> None:
         )
         for code in (3, 4, 3)
     ]  # fmt: skip
-    assert count_failures(made) == {"qperf: failed: exit code 3": 3}
+    other = replace(made[0], benchmark="osu")
+    assert unusable([*made, other]) == [made, [other]]
 
 
 # -- which run -----------------------------------------------------------------------------------------

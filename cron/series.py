@@ -23,8 +23,8 @@ from npc.catalogue import sender
 from npc.machine.fabric import natural
 from npc.records.history import HistoryRow, begun
 from npc.records.record import OK
-from npc.records.series import CORE, Series
-from npc.records.units import METRICS, format_size, parse_size
+from npc.records.series import CORE, Series, is_size
+from npc.records.units import METRICS, format_size
 from npc.statistics.arrays import Booleans, Floats, Integers
 
 #: Metrics that may well be zero are compared as logarithms of what they exceed this by, in SI units: below it
@@ -267,7 +267,7 @@ def matches(pattern: str, key: Series) -> bool:
     return (
         len(words) <= len(fields)
         and all(
-            fnmatchcase(have, word) or (at == 3 and _is_size(word, key.size))
+            fnmatchcase(have, word) or (at == 3 and is_size(word, key.size))
             for at, (word, have) in enumerate(zip(words, fields, strict=False))
         )
         and all(fnmatchcase(params.get(name, ""), value) for name, value in named.items())
@@ -279,13 +279,6 @@ def pattern_words(pattern: str) -> tuple[list[str], dict[str, str]]:
     every = re.sub(r"(?<=\d) (?=[KMGT]?i?B\b)", "", pattern).split()
     named = dict(word.split("=", 1) for word in every if "=" in word)
     return [word for word in every if "=" not in word], named
-
-
-def _is_size(word: str, size: int | None) -> bool:
-    try:
-        return parse_size(word) == size
-    except ValueError:
-        return False
 
 
 def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) -> Panel:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from npc.records.hotspots import Hotspot
 from npc.records.record import Record
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, plural
 from npc.statistics.medians import MIN_SAMPLES, Summary, summarise
 
 _BENCHMARKS: Final = ("blas", "fft")
@@ -198,8 +198,7 @@ def measured_text(rates: Sequence[KernelRate]) -> str:
 def _of_library(name: str, rates: Sequence[KernelRate]) -> str:
     several = sorted(rates, key=lambda rate: -rate.threads)
     texts = [
-        f"{format_quantity(rate.flops.median, 'FLOP/s', 3)}{{}} with "
-        + ("1 thread" if rate.threads == 1 else f"{rate.threads} threads")
+        f"{format_quantity(rate.flops.median, 'FLOP/s', 3)}{{}} with {plural(rate.threads, 'thread')}"
         for rate in several
     ]
     nominal = " (nominal)" if rates[0].routine.startswith("fft") else ""

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from npc.figures.chart import CYCLE, DASHES, Chart, Mark, Trace, decade_axis
 from npc.records.record import Record
+from npc.records.units import plural
 from roofline.figure import INTENSITY, source
 from roofline.points import link
 from roofline.result import Ceiling, Roofline
@@ -115,6 +116,5 @@ def _roofline(name: str, number: int, scene: Scene, window: tuple[float, float])
             width=1.4 if network else 2.2,
         )
     for mark in scene.marks:
-        nodes = "1 node" if mark.application.nodes == 1 else f"{mark.application.nodes} nodes"
-        label = f"{name}: {mark.application.label}, {nodes}{mark.per}"
+        label = f"{name}: {mark.application.label}, {plural(mark.application.nodes, 'node')}{mark.per}"
         yield Trace(label, colour, marks=(Mark(mark.x, mark.y),), shape=mark.shape, hollow=mark.hollow)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from npc.records.units import format_quantity, format_size
+from npc.records.units import format_quantity, format_size, plural
 from npc.validity.rules.cache import WORKING_SET
 from roofline.applications import Application, Direction
 from roofline.latency import loads_text, messages_text
@@ -166,7 +166,7 @@ def own_link(application: Application, roofline: Roofline) -> Link | None:
 
 def verdict(application: Application, roofline: Roofline) -> str:
     """What bounds the application, how far it is from that, and what would help by how much at most."""
-    where = "1 node" if application.nodes == 1 else f"{application.nodes} nodes"
+    where = plural(application.nodes, "node")
     a_node = " a node" if application.nodes > 1 and not application.whole_job else ""
     rate = format_quantity(application.flops.median, "FLOP/s", 3)
     parts = [f"{application.label} on {where}: {rate}{a_node}{_of_peak_text(application, roofline)}."]

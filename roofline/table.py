@@ -10,7 +10,7 @@ from npc.columns import columns
 from npc.figures.source import day_text, host_text
 from npc.page.blocks import Cell, Table, count, percent, quantity, size_cell
 from npc.records.series import test_name
-from npc.records.units import PREFIXES, format_quantity, format_size
+from npc.records.units import PREFIXES, format_quantity, format_size, plural
 from npc.statistics.medians import MIN_SAMPLES, Summary
 from npc.validity.disturbance import remark
 from roofline.applications import Application
@@ -259,8 +259,7 @@ def _row(estimate: Estimate, records: Sequence[str]) -> tuple[Cell, ...]:
 
 def application_text(application: Application) -> str:
     """``HPCG, 2 nodes  4.11 GFLOP/s a node``."""
-    where = "1 node" if application.nodes == 1 else f"{application.nodes} nodes"
-    return f"{application.label}, {where}  {_rate(application)}"
+    return f"{application.label}, {plural(application.nodes, 'node')}  {_rate(application)}"
 
 
 def _rate(application: Application) -> str:

@@ -135,8 +135,11 @@ def test_name(benchmark: str, case: str) -> str:
 
 def repeats_size(name: str, text: str, size: int | None) -> bool:
     """Whether a param only says again what the column ``size`` says, as that of a sweep does."""
-    if size is None or name not in SIZE_NAMES:
-        return False
+    return name in SIZE_NAMES and is_size(text, size)
+
+
+def is_size(text: str, size: int | None) -> bool:
+    """Whether a text is that size, in bytes."""
     try:
         return parse_size(text) == size
     except ValueError:

@@ -90,7 +90,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         yield from _test(jobs)
     missing, error = _MISSING.search(text), _ERROR.search(text)
     if missing and not groups and not told:
-        yield Reading("fio", "bandwidth", None, None, missing[1][:200])
+        yield failed("fio", "bandwidth", missing[1])
     elif not groups and not told and (error or argv):
         case = option(words_after(argv, "fio"), "--rw", "--readwrite") or "fio"
         yield failed(case, "bandwidth", error[1] if error else "no result in JSON was printed")
@@ -134,7 +134,7 @@ def _unavailable(head: Entry) -> Iterator[Reading]:
             params[name] = head[name]
     for test in tests if isinstance(tests, list) else ():
         metric = "operation_rate" if test in _ENGINES else "bandwidth"
-        yield Reading(str(test), metric, None, None, f"unavailable: {head.get('reason')}", params)
+        yield failed(str(test), metric, f"unavailable: {head.get('reason')}", params=params)
 
 
 def _test(jobs: Sequence[_Job]) -> Iterator[Reading]:

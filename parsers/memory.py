@@ -69,15 +69,9 @@ def parse(text: str, argv: Sequence[str] = ()) -> Readings:
         params = {name: match[1] for name, pattern in _HEAD.items() if (match := pattern.search(lines))}
         yield from read(lines, params)
         if _END not in lines:
-            yield _failed(case, metric, reason or f"{part} was not ended", params)
+            yield failed(case, metric, reason or f"{part} was not ended", params=params)
     if error and not launches:
-        yield _failed("load", "latency", reason, {})
-
-
-def _failed(case: str, metric: str, reason: str, params: Mapping[str, str]) -> Reading:
-    if reason.startswith("unavailable: "):
-        return Reading(case, metric, None, None, reason, params)
-    return failed(case, metric, reason, params=params)
+        yield failed("load", "latency", reason)
 
 
 def _row(

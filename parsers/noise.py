@@ -64,10 +64,9 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     head = _HEAD.search(text)
     if head is None or not _COMPLETE.search(text):
         missing = _MISSING.search(text)
-        if missing:
-            yield Reading("detour", "noise", None, None, missing[1][:200])
-        elif argv or head:
-            yield failed("detour", "noise", "the output ends before its results are complete")
+        if missing or argv or head:
+            reason = missing[1] if missing else "the output ends before its results are complete"
+            yield failed("detour", "noise", reason)
         return
     ran, interrupts = _most(_RAN, text, " s"), _most(_INTERRUPTS, text, "")
     cores = int(head[1])

@@ -227,7 +227,7 @@ def _failure(case: str, params: Mapping[str, str], text: str) -> Reading:
     """The reading of a test without a number."""
     metric = _metric(case)
     if device := _NO_DEVICE.search(text):
-        return Reading(case, metric, None, None, f"unavailable: no RDMA device: {device[1]}".strip(), params)
+        return failed(case, metric, f"unavailable: no RDMA device: {device[1]}", params=params)
     reason = _REASON.search(text)
     return failed(case, metric, reason[1] if reason else "no result was printed", params=params)
 

@@ -50,5 +50,10 @@ class Reading:
 def failed(
     case: str, metric: str, reason: str, size: int | None = None, params: Mapping[str, str] | None = None
 ) -> Reading:
-    """The reading of a test that gave no number; `reason` is shortened to one line."""
-    return Reading(case, metric, None, size, f"failed: {' '.join(reason.split())[:200]}", params or {})
+    """The reading of a test that gave no number; `reason` is shortened to one line.
+
+    One that begins with ``unavailable: `` is the status: the program itself says what it lacks.
+    """
+    told = " ".join(reason.split())[:200]
+    status = told if told.startswith("unavailable: ") else f"failed: {told}"
+    return Reading(case, metric, None, size, status, params or {})

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
-from cron.series import case_of, counted, direction, label, parameters
+from cron.series import case_of, direction, label, parameters
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.catalogue import on_any_nodes
 from npc.figures.allocation import allocations, maps
@@ -23,7 +23,7 @@ from npc.figures.nights import Course, NightPoint, course_names, traces, value_a
 from npc.figures.printed import save, save_counts, save_grid
 from npc.figures.source import source_line
 from npc.machine.fabric import Topology, in_order
-from npc.records.history import HistoryRow, begun
+from npc.records.history import HistoryRow, begun, counted
 from npc.records.record import OK, moment
 from npc.records.series import OBSERVED, Series
 from npc.records.units import METRICS, plural

@@ -1,8 +1,8 @@
 """A history night by night: the value of each series in every night, or what went wrong.
 
 The value of a night is the median of its usable samples; of its re-measurement, likewise. What others
-disturbed counts only where there is nothing else (`counted`). All series stand side by side over the same
-nights (a panel, as statistics calls it), so that they are judged together.
+disturbed counts only where there is nothing else (`npc.records.history.counted`). All series stand side by
+side over the same nights (a panel, as statistics calls it), so that they are judged together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from npc.catalogue import sender
 from npc.machine.fabric import natural
-from npc.records.history import HistoryRow, begun
+from npc.records.history import HistoryRow, begun, counted, invalid_by_others
 from npc.records.record import OK
 from npc.records.series import CORE, Series, is_size
 from npc.records.units import METRICS, format_size
@@ -334,7 +334,7 @@ def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) ->
                 disturbed=_share(counts),
                 disturbed_on=(
                     *{place.hosts: None for place, _, disturbed in here if disturbed},
-                    *sorted(_invalid_by_others(found) - {tuple(sorted(place.hosts)) for place, *_ in here}),
+                    *sorted(invalid_by_others(found) - {tuple(sorted(place.hosts)) for place, *_ in here}),
                 ),
             )
     attempts: dict[str, list[BenchmarkAttempt]] = {}
@@ -385,37 +385,6 @@ def _sender_first(key: Series, hosts: tuple[str, ...]) -> HostGroup:
     if not end:
         return HostGroup(tuple(sorted(hosts)), directed=False)
     return HostGroup(hosts if end == "server" else hosts[::-1], directed=True)
-
-
-def counted(points: Sequence[HistoryRow]) -> Sequence[HistoryRow]:
-    """What counts of one series in one night: on each group of hosts what nobody disturbed, if there is any.
-
-    Where that is of the second measurement only, it stands for the first one.
-    """
-    invalid = _invalid_by_others(points)
-    if not invalid and not any(point.disturbed for point in points):
-        return points
-    places: dict[tuple[str, ...], list[HistoryRow]] = {}
-    for point in points:
-        if point.status == OK and point.value is not None:
-            places.setdefault(point.hosts, []).append(point)
-    found = []
-    for hosts, usable in places.items():
-        clean = [point for point in usable if not point.disturbed] or usable
-        first = tuple(sorted(hosts)) in invalid or not all(point.remeasured for point in usable)
-        if first and all(point.remeasured for point in clean):
-            clean = [point._replace(remeasured=False) for point in clean]
-        found += clean
-    return found
-
-
-def _invalid_by_others(points: Iterable[HistoryRow]) -> set[tuple[str, ...]]:
-    """On which hosts, sorted, the first measurement is invalid because others took too much of the CPUs."""
-    return {
-        tuple(sorted(point.hosts))
-        for point in points
-        if point.hosts and not point.remeasured and point.status.startswith("invalid: others used")
-    }
 
 
 def _values(points: Iterable[HistoryRow]) -> list[float]:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from npc.figures.allocation import NodesHad
 from npc.files import read_json
 from npc.places import workplace
-from npc.records.history import History, HistoryRow, InvalidHistory
+from npc.records.history import History, HistoryRow, InvalidHistory, counted
 from npc.records.journal import Journal
 from npc.records.record import OK, Record, moment
 from npc.records.series import Series, test_name
@@ -260,7 +260,7 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
 
 def _night(points: Sequence[HistoryRow], time: float, file: Path, verdict: str) -> NightValue:
     """A series in a night; its first measurement counts, or the second where that is all there is."""
-    usable = [point for point in points if point.status == OK]
+    usable = [point for point in counted(points) if point.status == OK]
     first = [point for point in usable if not point.remeasured] or usable
     values = [point.value for point in first if point.value is not None]
     status = next((point.status for point in points if point.status != OK), "")

@@ -126,6 +126,37 @@ def begun(points: Iterable[HistoryRow], also: Mapping[str, str] = MappingProxyTy
     return dict(sorted({**also, **found}.items(), key=lambda night: night[::-1]))
 
 
+def counted(points: Sequence[HistoryRow]) -> Sequence[HistoryRow]:
+    """What counts of one series in one night: on each group of hosts what nobody disturbed, if there is any.
+
+    Where that is of the second measurement only, it stands for the first one.
+    """
+    invalid = invalid_by_others(points)
+    if not invalid and not any(point.disturbed for point in points):
+        return points
+    places: dict[tuple[str, ...], list[HistoryRow]] = {}
+    for point in points:
+        if point.status == OK and point.value is not None:
+            places.setdefault(point.hosts, []).append(point)
+    found = []
+    for hosts, usable in places.items():
+        clean = [point for point in usable if not point.disturbed] or usable
+        first = tuple(sorted(hosts)) in invalid or not all(point.remeasured for point in usable)
+        if first and all(point.remeasured for point in clean):
+            clean = [point._replace(remeasured=False) for point in clean]
+        found += clean
+    return found
+
+
+def invalid_by_others(points: Iterable[HistoryRow]) -> set[tuple[str, ...]]:
+    """On which hosts, sorted, the first measurement is invalid because others took too much of the CPUs."""
+    return {
+        tuple(sorted(point.hosts))
+        for point in points
+        if point.hosts and not point.remeasured and point.status.startswith("invalid: others used")
+    }
+
+
 def of_night(records: Iterable[Record], night: str, remeasured: bool = False) -> Iterator[Record]:
     """The records as the history keeps them: `night` in ``run``, and marked if they were measured again."""
     for record in records:

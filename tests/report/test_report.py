@@ -765,6 +765,7 @@ def test_a_history_is_read_to_its_last_whole_row_with_medians_of_nights(tmp_path
     text += rows("2026-10-01", [1, 2, 4]) + rows("2026-10-02", [3], params=params)
     text += rows("2026-10-03", [5, 7]) + rows("2026-10-03", [100], params=params)
     text += rows("2026-10-04", [""], status="failed: x") + rows("2026-10-05", ["nan"])
+    text += rows("2026-10-07", [8, 8]) + rows("2026-10-07", [2, 2, 2], params='{""disturbed"": ""0.40""}')
     text += rows("2026-10-06", [9])[:-8]
     (tmp_path / "2026-10.csv").write_text(text)
     history = read_history(tmp_path)
@@ -774,8 +775,9 @@ def test_a_history_is_read_to_its_last_whole_row_with_medians_of_nights(tmp_path
         ("02", 3.0, 1, ""),  # nothing but the second measurement: that counts
         ("03", 6.0, 2, ""),
         ("04", pytest.approx(float("nan"), nan_ok=True), 0, "failed: x"),
+        ("07", 8.0, 2, ""),  # what others disturbed counts where there is nothing else
     ]
-    assert (history.rows, history.problems, history.platforms) == (9, 1, ("p",))
+    assert (history.rows, history.problems, history.platforms) == (14, 1, ("p",))
 
 
 def test_files_of_an_older_schema_are_read(tmp_path: Path) -> None:

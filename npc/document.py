@@ -15,6 +15,12 @@ def below(value: Any, *keys: str) -> Any:
     return value
 
 
+def entries(value: Any, *keys: str) -> list[Mapping[str, Any]]:
+    """The objects of the list below `keys`; none where there is no list."""
+    found = below(value, *keys)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
 def plain(value: Any) -> Any:
     """Data classes and named tuples as objects, tuples as arrays, what is not finite as null."""
     if is_dataclass(value):

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from npc.document import below
+from npc.document import below, entries
 from npc.files import read_json
 from npc.machine.pcie import IDLES
 from npc.records.units import format_quantity, format_size, plural
@@ -61,18 +61,18 @@ def hardware(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if isinstance(number := below(seen, "cpu", f"{name}s"), int)
     )
     yield "processor", _words(_text(seen, "cpu", "model"), *counts, between=", ")
-    yield "caches", ", ".join(map(_cache, _list(seen, "cpu", "caches")))
+    yield "caches", ", ".join(map(_cache, entries(seen, "cpu", "caches")))
     governors = (f"{name} ({number})" for name, number in _items(seen, "cpu", "frequency", "governors"))
     yield "governor", ", ".join(governors) or "not told"
     yield "memory", _bytes(below(seen, "memory", "total_bytes"))
     transparent = _text(seen, "memory", "transparent_huge_pages")
     yield "huge pages", f"{_text(seen, 'memory', 'huge_pages')} reserved, transparent: {transparent}"
-    yield "interfaces", "; ".join(map(_interface, _list(seen, "interfaces")))
+    yield "interfaces", "; ".join(map(_interface, entries(seen, "interfaces")))
     ports = [
-        _words(*(_text(port, key) for key in ("device", "state", "rate"))) for port in _list(seen, "rdma")
+        _words(*(_text(port, key) for key in ("device", "state", "rate"))) for port in entries(seen, "rdma")
     ]
     yield "RDMA", "; ".join(ports) or "none"
-    yield "PCIe", "; ".join(map(_pcie, _list(seen, "pcie")))
+    yield "PCIe", "; ".join(map(_pcie, entries(seen, "pcie")))
 
 
 def odd_ones(seen: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -122,11 +122,6 @@ def _pcie(link: Mapping[str, Any]) -> str:
 def _text(seen: Any, *keys: str) -> str:
     found = below(seen, *keys)
     return "" if found is None else str(found)
-
-
-def _list(seen: Any, *keys: str) -> list[Mapping[str, Any]]:
-    found = below(seen, *keys)
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
 def _items(seen: Any, *keys: str) -> Collection[tuple[str, Any]]:

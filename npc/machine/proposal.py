@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from npc.document import below
+from npc.document import below, entries
 from npc.machine.memory import bandwidth
 from npc.machine.platform import Interface, Platform, link_data_rate
 
@@ -38,7 +38,7 @@ def propose(environment: Mapping[str, Any]) -> dict[str, Proposed]:
     if clock := _clock(cpu):
         found["clock_hz"] = clock
     found |= _simd(cpu)
-    dimms = _entries(environment, "memory", "dimms")
+    dimms = entries(environment, "memory", "dimms")
     if moved := bandwidth(dimms, below(environment, "memory", "channels")):
         found["memory_bandwidth"] = Proposed(*moved)
     return found
@@ -84,9 +84,9 @@ def _simd(cpu: Mapping[str, Any]) -> dict[str, Proposed]:
 
 def links(environment: Mapping[str, Any]) -> dict[str, str | None]:
     """Interface → its link, of those that are up; None where it has an address and nobody knows its rate."""
-    rates = {port.get("device"): port for port in _entries(environment, "rdma") if port.get("rate")}
+    rates = {port.get("device"): port for port in entries(environment, "rdma") if port.get("rate")}
     found: dict[str, str | None] = {}
-    for interface in _entries(environment, "interfaces"):
+    for interface in entries(environment, "interfaces"):
         if interface.get("state") != "up" or interface.get("type") == "loopback":
             continue
         ports = [rates[device] for device in interface.get("rdma_devices") or () if device in rates]
@@ -108,12 +108,7 @@ def links(environment: Mapping[str, Any]) -> dict[str, str | None]:
 
 def virtual(environment: Mapping[str, Any]) -> set[str]:
     """Interfaces without a device of their own (a bond, a container's), whose rate may be made up."""
-    return {each["name"] for each in _entries(environment, "interfaces") if each.get("driver") is None}
-
-
-def _entries(environment: Mapping[str, Any], *keys: str) -> list[Mapping[str, Any]]:
-    found = below(environment, *keys)
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    return {each["name"] for each in entries(environment, "interfaces") if each.get("driver") is None}
 
 
 def completed(platform: Platform, environment: Mapping[str, Any]) -> tuple[Platform, dict[str, str]]:

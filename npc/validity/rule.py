@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from npc.document import below
+from npc.document import below, entries
 from npc.machine.platform import Platform
 from npc.records.launch import Launch
 from npc.records.record import Record
@@ -32,8 +32,7 @@ class Circumstances:
 
     def entries(self, record: Record, key: str) -> list[Mapping[str, Any]]:
         """The entries of a list in the record's ``environment.json``."""
-        found = self.environment(record, key)
-        return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+        return entries(self.environments.get(record.raw), key)
 
 
 #: Yields the place of a record in the sequence and the reason why it is doubtful, in one line.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from npc import catalogue
 from npc.machine.platform import Interface
@@ -82,11 +82,8 @@ def below_nominal(records: Sequence[Record], circumstances: Circumstances) -> It
 
 def _rate(name: str, circumstances: Circumstances, record: Record) -> tuple[float | None, str]:
     """Bits a second that an interface ran at, by its adapter's ports if it has any, and in words."""
-    interfaces, ports = (
-        [each for each in circumstances.environment(record, kind) or () if isinstance(each, dict)]
-        for kind in ("interfaces", "rdma")
-    )
-    seen = next((each for each in interfaces if each.get("name") == name), {})
+    interfaces, ports = (circumstances.entries(record, kind) for kind in ("interfaces", "rdma"))
+    seen: Mapping[str, Any] = next((each for each in interfaces if each.get("name") == name), {})
     devices = seen.get("rdma_devices") or ()
     ports = [port for port in ports if port.get("device") in devices and port.get("rate_bit_s")]
     if ports:
@@ -100,11 +97,7 @@ def _link(record: Record, circumstances: Circumstances) -> tuple[Interface | Non
     """The link of a record and its MTU; of several without a name, all together, since MPI may use them at
     once."""
     known = dict(circumstances.platform.interfaces) if circumstances.platform else {}
-    seen = {
-        entry.get("name"): entry
-        for entry in circumstances.environment(record, "interfaces") or ()
-        if isinstance(entry, dict)
-    }
+    seen = {entry.get("name"): entry for entry in circumstances.entries(record, "interfaces")}
     name = record.params.get("interface", "")
     if not name and len(known) == 1:
         name = next(iter(known))

@@ -31,6 +31,7 @@ from npc.places import own, shared, shown, workplace
 from npc.python import python
 from npc.records.record import Record
 from npc.records.run import RECORDS, WORKPACKAGES, read_run
+from npc.records.units import plural
 
 #: In the folder of the runs: held by whoever makes a run there.
 LOCK: Final = ".characterise.lock"
@@ -146,7 +147,14 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     if ending is wait.Ending.GAVE_UP:
         click.echo(f"not ended by the limit: what had been measured is collected{later}", err=True)
         return wait.EXIT_UNFINISHED
-    return exit_code(records, drawn)
+    code = exit_code(records, drawn)
+    if code == wait.EXIT_PARTLY:
+        click.echo(
+            f"exit code {code}: {len(_unexpected(records))} of {plural(len(records), 'record')} failed or "
+            f"cannot be believed and were not used; why: npc check {shlex.quote(named)}",
+            err=True,
+        )
+    return code
 
 
 def _pairs(run: Path, records: Sequence[Record], as_json: bool) -> Iterator[str]:
@@ -204,8 +212,11 @@ def exit_code(records: Sequence[Record], drawn: int) -> int:
         return 0
     if drawn or not any(record.ok for record in records):
         return wait.EXIT_NOTHING
-    bad = [record for record in records if not record.ok and not _expected(record)]
-    return wait.EXIT_PARTLY if bad else 0
+    return wait.EXIT_PARTLY if _unexpected(records) else 0
+
+
+def _unexpected(records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if not record.ok and not _expected(record)]
 
 
 def _unavailable(records: Sequence[Record]) -> bool:

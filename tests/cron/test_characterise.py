@@ -359,6 +359,21 @@ def test_a_source_that_was_named_and_is_missing_is_a_failure(
     assert ("failed before any launch" in ended.stderr) is (code != 0)
 
 
+@pytest.mark.slow
+def test_who_sees_exit_code_6_is_told_what_was_not_used(tmp_path: Path) -> None:
+    """make says nothing but the number."""
+    (tmp_path / "libfake.so").write_text("no library")
+    ended = finish(
+        NPC, "characterise", "--benchmark", "blas", "--set", f"blas_libraries=OpenBLAS,{tmp_path}/libfake.so",
+        "--set", "samples=1", "--output", tmp_path / "runs",
+    )  # fmt: skip
+    assert ended.returncode == 6, ended.stderr
+    told = re.search(r"exit code 6: (\d+) of (\d+) records .* npc check (\S+)$", ended.stderr.strip())
+    records = read_run(tmp_path / "runs/000000")
+    assert told and (int(told[1]), int(told[2])) == (sum(not record.ok for record in records), len(records))
+    assert subprocess.run([NPC, "check", told[3]], capture_output=True, check=False).returncode in (0, 6)
+
+
 # -- stopped, and twice at once ------------------------------------------------------------------------
 
 

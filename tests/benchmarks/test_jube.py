@@ -379,7 +379,7 @@ def test_jubes_own_platform_makes_right_job_scripts_of_the_whole_suite(tmp_path:
     path = slurm(tmp_path / "bin", "#!/bin/sh\ntouch ready\necho Submitted batch job 1\n")
     run_jube("jube.yml", tmp_path / "runs", "--include-path", FOREIGN, PATH=path, NPC_CORES="20")
     scripts = job_scripts(tmp_path / "runs/000000")
-    assert len(scripts) == 15
+    assert len(scripts) == 14
     for name, script in scripts.items():
         assert not re.search(r"#[A-Z_]{3,}#", script), name
         assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0

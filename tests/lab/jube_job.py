@@ -49,13 +49,18 @@ SMALL = {
 _UNSET = ("OMPI_MCA_rmaps_base_oversubscribe", "PRTE_MCA_rmaps_default_mapping_policy", "OMP_NUM_THREADS")
 
 
+#: A link of 2 Gbit/s: what tools send by memory, as fast as it goes, takes both CPUs from other tests. Its
+#: queue is longer than what TCP has on its way, so nothing is lost.
+_LINK = "ip link set lo up && tc qdisc add dev lo root tbf rate 2gbit burst 256kb latency 500ms"
+
+
 @functools.cache
 def own_network() -> tuple[str, ...]:
     """What to write before a command so that its ports are its own; nothing where that is not allowed.
 
     The tools use their customary ports here, which others may be using just now.
     """
-    prefix = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+    prefix = ("unshare", "--net", "sh", "-c", f'{_LINK} && exec "$@"', "sh")
     try:
         works = subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0
     except FileNotFoundError:

@@ -17,7 +17,8 @@ from npc.records.record import Record, read_csv
 from npc.records.series import Series
 from parsers.run.collect import collect_run
 from tests.captured import outputs, text_of
-from tests.lab.npb_job import free_port, run
+from tests.lab.jube_job import finish
+from tests.lab.npb_job import NPB, free_port, mpirun
 
 #: The benchmarks whose jobs npb starts, and an option of theirs that a sweep may set.
 SWEPT = {"qperf": "msg_size", "sockperf": "msg-size", "iperf3": "l", "nuttcp": "l", "perftest": "s"}
@@ -114,9 +115,10 @@ def test_real_tools_give_the_same_records(benchmark: str, tmp_path: Path) -> Non
     port = free_port()
     server, client = (command.format(port=port) for command in REAL[benchmark])
     limit = "2" if benchmark == "a time limit" else "5"
-    run(
-        "--servercmd", server, "--clientcmd", client, "--killserver", "--runs", "2", "--timeout", limit,
-        "--platform", "fuchs", "--output", str(tmp_path / "launches"),
+    finish(
+        mpirun(), "-np", "2", "--oversubscribe", NPB, "--servercmd", server, "--clientcmd", client,
+        "--killserver", "--runs", "2", "--timeout", limit, "--platform", "fuchs",
+        "--output", tmp_path / "launches",
     )  # fmt: skip
     written, collected = npb_and_collect(tmp_path / "launches", "fuchs")
     assert written and written == collected

@@ -152,7 +152,6 @@ class RunWait:
                     each.note_submission()
                     self._void_marks_if_requeued(each)
                     marked += [each] if self._mark(each) else []
-                    each.make_room()
                 whole = self._continue(lock.descriptor)
                 for each in marked:
                     if each.done:  # just before its job was ended

@@ -21,7 +21,7 @@ from npc.jobs import slurm
 from npc.jobs.scheduler import JobId, Scheduler
 from npc.jobs.schedulers import KNOWN
 from npc.machine.fabric import expand
-from npc.records.launch import LAUNCHES, Awaited, end_early, last_words, read_launches
+from npc.records.launch import LAUNCHES, Awaited, last_words, read_launches
 from npc.records.record import OK
 from npc.records.run import WORKPACKAGES
 
@@ -33,9 +33,6 @@ CONFIGURATION: Final = "configuration.xml"
 REASON: Final = "reason.txt"
 #: How its second line begins where the job had nodes.
 ON_NODES: Final = "on nodes: "
-#: In ``work``, with a number: launches of a job script that was interrupted and started anew. Sorts before
-#: ``launches``, which are those that go on.
-INTERRUPTED: Final = "interrupted-"
 
 
 class NoRun(InvalidFile):
@@ -174,22 +171,6 @@ class Workpackage:
         it would submit a second one into the same folder."""
         if len(self.dos) == 1 and self.is_open and self.pending_do() is None and self.batch_job():
             (self.folder / "wp_done_00").touch()
-
-    def make_room(self) -> None:
-        """Before JUBE starts its interrupted job script anew, on a machine without a scheduler: what that had
-        measured is put beside, as launches of its own; its error file says nothing about the next."""
-        if not self.dos or not self.is_open or self.pending_do() or not self.submitted_by_a_shell():
-            return
-        work = self.folder / "work"
-        place, error_file = map(self._evaluate, (self.dos[0].work_dir, self.dos[0].error_file))
-        if place is not None and error_file:
-            (work / place / error_file).unlink(missing_ok=True)
-        for log in sorted(work.glob(f"*/{LAUNCHES}")):
-            if not log.parent.name.startswith(INTERRUPTED):
-                number = sum(1 for _ in work.glob(f"{INTERRUPTED}*")) + 1
-                with contextlib.suppress(InvalidFile):  # collected as what it is
-                    end_early(log.parent)
-                log.parent.rename(work / f"{INTERRUPTED}{number}")
 
     def batch_job(self) -> BatchJob | None:
         """The job that it waits for: the last that was named in what the submission printed."""

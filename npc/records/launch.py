@@ -24,7 +24,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from npc.files import InvalidFile, naming, parse_json, write_whole
+from npc.files import InvalidFile, naming, parse_json
 from npc.records.record import OK
 
 LAUNCHES: Final = "launches.jsonl"
@@ -258,19 +258,6 @@ def _launch(value: Any) -> Launch:
     if made.raw.startswith("/") or ".." in made.raw.split("/"):
         raise ValueError(f"raw {made.raw!r} leads out of its folder")
     return made
-
-
-def end_early(folder: Path) -> None:
-    """Note in a folder whose writer was stopped that nothing is missing: what was made is all.
-
-    Raises OSError, InvalidFile for a file that is none.
-    """
-    path = folder / LAUNCHES
-    made = len(read_launches(folder).launches)
-    # without the half-written line of a killed writer
-    whole, line_end, _ = path.read_text(encoding="utf-8").rpartition("\n")
-    if line_end:
-        write_whole(path, f"{whole}\n{json.dumps({'planned': made})}\n")
 
 
 def read_launches(folder: Path) -> Launches:

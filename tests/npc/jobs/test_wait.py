@@ -11,7 +11,6 @@ import select
 import signal
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,6 @@ from click.testing import CliRunner
 
 from npc import Record, read_run
 from npc.commands.wait import wait
-from npc.jobs import session
 from npc.jobs.workpackages import Workpackage, read_workpackages
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC, SMALL, finish, path_without, start
@@ -651,43 +649,6 @@ def test_a_run_that_was_interrupted_goes_on_and_a_jube_at_work_is_left_alone(tmp
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"^job 1: done$", ended.stderr, re.MULTILINE)
     assert f"2 done; now: npc collect {run}\n" in ended.stderr
-
-
-#: Three launches, of which the second takes until it is stopped; started anew, it goes on counting.
-SAMPLED = r"""
-trap 'code=$?; [ $code = 0 ] || touch error; exit $code' EXIT
-trap 'exit 143' TERM
-"$NPC" sample --tool qperf --runs 3 --output launches -- sh -c '
-  echo >>count; [ $(wc -l <count) != 2 ] || exec sleep 300
-  printf "tcp_lat:\n    latency  =  10 us\n"' || exit
-touch ready
-"""
-
-
-@pytest.mark.slow
-def test_a_job_that_was_interrupted_is_started_anew_and_what_it_measured_is_kept(tmp_path: Path) -> None:
-    run = write_benchmark(tmp_path, ("fine",), submit="bash")
-    (tmp_path / "job.sh").write_text(SAMPLED)
-    job = subprocess.Popen(
-        ["jube", "run", "benchmark.xml", "--hide-animation"],
-        cwd=tmp_path, env={**os.environ, "NPC": str(NPC)}, stdout=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    work = run / "000000_job/work"
-    try:
-        until(lambda: (work / "count").exists() and len((work / "count").read_text()) == 2, "it measures")
-    finally:
-        session.end(job.pid, 15)  # as npc characterise does when it is stopped
-        job.wait()
-    ended = finish(NPC, "wait", run, NPC=str(NPC))
-    assert ended.returncode == 0, ended.stderr
-    ended = finish(NPC, "collect", run)
-    assert ended.returncode == 0, ended.stderr
-    places = Counter((record.raw.split("/")[2], record.status) for record in read_run(run))
-    assert places == {
-        ("interrupted-1", "ok"): 1,
-        ("interrupted-1", "failed: stopped by SIGTERM"): 1,
-        ("launches", "ok"): 3,
-    }
 
 
 @pytest.mark.slow

@@ -41,6 +41,8 @@ FIELDS: Final = ("size", "nodes", "version", DISTURBED)
 #: Tools have message sizes of their own (60 KiB here, 64000 bytes there): those nearest to each other are a
 #: pair, up to this factor.
 NEAR: Final = 2.0
+#: Up to this factor two sizes are one: LIKWID rounds a working set to whole loops of this CPU's kernel.
+ALIKE: Final = 1.001
 
 
 class PairKey(NamedTuple):
@@ -210,7 +212,7 @@ def _most_apart(choice: Choice) -> float:
     """The factor up to which two sizes are a pair."""
     if "size" in choice.ignore:
         return math.inf
-    return NEAR if choice.by == "benchmark" else 1.0
+    return NEAR if choice.by == "benchmark" else ALIKE
 
 
 def _matched(
@@ -409,7 +411,7 @@ def _pair(
     both = {name: (a.circumstances.get(name, ""), b.circumstances.get(name, "")) for name in names}
     pair = replace(
         pair,
-        size=pair.size if a.key.size == b.key.size else None,
+        size=pair.size if _factor(a.key.size, b.key.size) <= ALIKE else None,
         circumstances={name: texts for name, texts in both.items() if texts[0] != texts[1]},
     )
     few = [side for side, sample in (("A", a), ("B", b)) if sample.usable < LEAST_LAUNCHES]
@@ -519,13 +521,15 @@ def _differences(key: PairKey, other: PairKey) -> list[tuple[str, str, str]]:
             (name, params.get(name, "none"), theirs.get(name, "none"))
             for name in sorted(params.keys() | theirs.keys())
         ),
-        ("size", _size(key.size), _size(other.size)),
+        ("size", *_two_sizes(key.size, other.size)),
     ]
     return [each for each in found if each[1] != each[2]]
 
 
-def _size(size: int | None) -> str:
-    return format_size(size) or "none"
+def _two_sizes(one: int | None, other: int | None) -> tuple[str, str]:
+    """In words, in bytes where they would read alike."""
+    told = format_size(one) or "none", format_size(other) or "none"
+    return (f"{one} B", f"{other} B") if told[0] == told[1] and one != other else told
 
 
 def _why_several(samples: Sequence[_Sample]) -> str:

@@ -323,6 +323,15 @@ def test_a_reason_is_the_same_from_both_sides_and_names_what_to_ignore(tmp_path:
     assert {pair.verdict for pair in compared(a, c, ignore=("nodes", "version"))} == {"same"}
 
 
+def test_a_working_set_that_a_kernel_rounds_is_one_size_and_others_are_told_apart() -> None:
+    """LIKWID's L3 of 16777 kB: 16776960 B with one kernel, 16776704 B with another."""
+    a = [*records("likwid", "load", 1e9, size=16776960)]
+    (pair,) = compared(a, records("likwid", "load", 1e9, size=16776704))
+    assert (pair.verdict, pair.size) == ("same", 16776960)
+    both = compared(a, records("likwid", "load", 1e9, size=16800000))
+    assert {pair.reason for pair in both} == {"other size: 16776960 B in A, 16800000 B in B"}
+
+
 def test_tools_with_other_sizes_are_compared_at_the_nearest() -> None:
     of_run = [
         *records("qperf", "tcp_bw", 1e9, size=4096),

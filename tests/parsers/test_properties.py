@@ -109,11 +109,12 @@ BLOCKS = {
         r"^[A-Z]\S{3,6} Summary: $", re.MULTILINE
     ),  # of 3.0, whose keys are without their section
 }
-#: JSON's lines say next to nothing on their own, also where other lines stand above a document.
+#: JSON's lines say next to nothing on their own, also where other lines stand above a document; Darshan's
+#: numbers are sums over its lines.
 LINES = [
     (tool, *command_and_text(text))
     for tool, _, text in TEXTS
-    if not command_and_text(text)[1].startswith("{") and "\n{\n" not in text
+    if not command_and_text(text)[1].startswith("{") and "\n{\n" not in text and tool != "darshan"
 ]
 ALIKE = [each for each in LINES if each[0] in BLOCKS and len(BLOCKS[each[0]].findall(each[2])) > 1]
 ALONE = [each for each in LINES if each not in ALIKE]

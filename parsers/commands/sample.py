@@ -155,9 +155,8 @@ def sample(
         raise click.ClickException(
             f"cannot write into {output}: {error.strerror}; choose another place by --output"
         ) from None
-    alike: Counter[tuple[str, str]] = (
-        Counter()
-    )  # a failure is told once, at the end how often there was one like it
+    # a failure is told once, at the end how often there was one like it
+    alike: Counter[tuple[str, str]] = Counter()
 
     def report(launch: Launch) -> None:
         if launch.status != OK:

@@ -204,7 +204,8 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
     if apart and not everything:
         told = _most(apart, lambda number, why: f"{number} × {why[0]}{_hint(why[1])}")
         found.append(f"Not comparable: {told}.")
-    near = [pair for pair in comparison.pairs if pair.a and pair.b and pair.size is None and pair.a.size]
+    other_sizes = (pair for pair in comparison.pairs if pair.a and pair.b and pair.a.size != pair.b.size)
+    near = [pair for pair in other_sizes if pair.size is None]  # with a size the two are one
     if near:
         some = ", ".join(f"{pair.test} {_sizes(pair)}" for pair in near[:3])
         found.append(

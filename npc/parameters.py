@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 #: Parts of the benchmarks, by which jube.yml chooses them.
-TAGS: Final = ("network", "memory", "compute", "io", "noise", "rdma", "apps", "models", "tools")
+TAGS: Final = ("network", "memory", "compute", "io", "noise", "rdma", "apps", "models", "tools", "gpu")
 
 
 class Duration(click.ParamType):

@@ -9,6 +9,8 @@ does not depend on which machine is the unit (Fleming, Wallace, CACM 29(3), 1986
 - compute: the measured peak of each precision over the theoretical one.
 - memory: the best ceiling of main memory over the nominal bandwidth.
 - network: the fastest test between nodes of each kind of interface over the data rate of its link.
+- GPU: the matrix products of each precision, its memory and its way to the host over the data sheet's; a
+  machine without one has no such part.
 - I/O: reading from and writing to the file system of the runs over what a node can get of it.
 
 Limits that platform.toml does not have are those that the machine itself suggests, where it does, and are
@@ -37,14 +39,15 @@ from roofline.points import bounds
 from roofline.result import Ceiling, Roofline, direction_of
 
 SCHEMA: Final = 1
-Part = Literal["compute", "memory", "network", "I/O"]
-PARTS: Final[tuple[Part, ...]] = ("compute", "memory", "network", "I/O")
+Part = Literal["compute", "memory", "network", "I/O", "GPU"]
+PARTS: Final[tuple[Part, ...]] = ("compute", "memory", "network", "I/O", "GPU")
 #: What makes the share of a part known: a measurement, and limits of platform.toml.
 _NEEDS: Final[dict[Part, tuple[str, str]]] = {
     "compute": ("likwid's peak (tag compute)", "cores, clock_hz, simd_bits, simd_units, fma"),
     "memory": ("STREAM or LIKWID (tag memory)", "memory_bandwidth"),
     "network": ("a test between two nodes (tag network or rdma)", "its interface"),
     "I/O": ("fio (tag io)", "io_read_bandwidth, io_write_bandwidth"),
+    "GPU": ("gpu (tag gpu)", "its table gpu"),
 }
 #: What the nominal limits of a part are made of, as far as a machine proposes it.
 _KEYS: Final[dict[Part, frozenset[str]]] = {
@@ -118,12 +121,14 @@ def find_scores(roofline: Roofline, proposed: Mapping[str, str] | None = None) -
         "memory": [each for each in roofline.of_kind("memory") if each.level == "MEM"],
         "network": [each for each in roofline.of_kind("network") if each.nodes > 1],
         "I/O": roofline.of_kind("io"),
+        "GPU": roofline.of_kind("GPU compute", "GPU bandwidth"),
     }
     shares: dict[Part, Shares] = {
         "compute": _shares(ceilings["compute"]),
         "memory": _shares(_best(ceilings["memory"])),
         "network": _shares(_fastest(ceilings["network"])),
         "I/O": _shares(ceiling for of in _by_direction(ceilings["I/O"]).values() for ceiling in _best(of)),
+        "GPU": _shares(ceilings["GPU"]),
     }
     refuted = {
         part: f"{above[0].name} is beyond the limit that the machine suggests ({measured(above[0])}): write "
@@ -134,7 +139,9 @@ def find_scores(roofline: Roofline, proposed: Mapping[str, str] | None = None) -
     shares = {part: found for part, found in shares.items() if found and part not in refuted}
     parts = {part: geometric_mean([share for _, share in found]) for part, found in shares.items()}
     missing = {
-        part: refuted.get(part, _lacking(part, bool(ceilings[part]))) for part in PARTS if part not in parts
+        part: refuted.get(part, _lacking(part, bool(ceilings[part])))
+        for part in PARTS
+        if part not in parts and (part != "GPU" or ceilings[part])
     }
     whole = geometric_mean(list(parts.values())) if parts else None
     return Scores(shares, parts, missing, whole, tuple(_applications(roofline)), proposed)

@@ -25,6 +25,10 @@ I/O: one ceiling a tool, file system, direction and number of nodes, of sequenti
 size: by direct I/O, or where a file system refuses it by what was written out to storage. What the page cache
 gives is none. Of several nodes at once it is the rate of a node, since a point is a node's.
 
+GPUs: matrix products by the vendor's library, one ceiling a precision; loads of memory and L2, STREAM's
+triad; the way from and to the host's pinned memory. Of several GPUs the best is the ceiling, and its note
+says what the slowest has.
+
 Network: one ceiling a tool, test, number of nodes and interface, of one direction; the whole curve over the
 message size is kept, since an application that sends 1 KiB messages does not see the ceiling at 4 MiB.
 """
@@ -41,10 +45,10 @@ from typing import Any, Final, TypeVar
 
 from npc import catalogue
 from npc.catalogue.row import Test
-from npc.machine.platform import PRECISION_BITS, Platform, Precision
+from npc.machine.platform import PRECISION_BITS, GpuLimits, Platform, Precision
 from npc.records.record import Record
 from npc.records.record import replace as replaced
-from npc.records.series import Series, neutral_case, placement, share_taken, test_name
+from npc.records.series import GPU, Series, neutral_case, placement, share_taken, test_name
 from npc.records.units import METRICS, format_quantity, format_size, plural
 from npc.statistics.medians import MIN_SAMPLES, summarise
 from npc.validity.disturbance import in_words
@@ -59,6 +63,16 @@ _ABOVE_NOMINAL: Final[Mapping[Kind, str]] = {
     "memory": "above its nominal limit: a cache was measured, or one of the two has a wrong unit",
     "network": "above its nominal limit, which cannot be: one of the two has a wrong unit",
     "io": "above its nominal limit: a cache was measured, or one of the two has a wrong unit",
+    "GPU compute": "above its nominal limit: the GPU was clocked higher than the data sheet says",
+    "GPU bandwidth": "above its nominal limit: a cache was measured, or one of the two has a wrong unit",
+}
+#: Tests of a GPU by their case and level → name of the ceiling.
+_GPU_PATHS: Final[Mapping[tuple[str, str], str]] = {
+    ("load", "L2"): "GPU L2 load",
+    ("load", "MEM"): "GPU MEM load",
+    ("triad", "MEM"): "GPU MEM triad",
+    ("to_gpu", ""): "host to GPU",
+    ("to_host", ""): "GPU to host",
 }
 _LEVEL: Final = re.compile(r"L[1-9]|MEM")
 
@@ -107,6 +121,7 @@ def find_ceilings(
                 *memory,
                 *_network(bandwidths, platform, message_size),
                 *_io(used, platform),
+                *_gpus(used, platform),
             )
         ),
         kernels=kernels,
@@ -276,6 +291,46 @@ def _io(records: Iterable[Record], platform: Platform | None) -> Iterator[Ceilin
         at_once = f"the share of one of {nodes} nodes that did so at once" if nodes > 1 else ""
         found.append(_noted(ceiling, "; ".join(filter(None, [", ".join(sorted(kinds)), at_once]))))
     yield from sorted(found, key=lambda ceiling: (-ceiling.value, ceiling.name))
+
+
+def _gpus(records: Iterable[Record], platform: Platform | None) -> Iterator[Ceiling]:
+    """One ceiling a precision, the fastest path first."""
+    limits = platform.gpu if platform else GpuLimits()
+    peaks: defaultdict[str, list[Record]] = defaultdict(list)
+    paths: defaultdict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        row, level = catalogue.row_of(record), record.params.get("level", "")
+        if row.layer != "gpu":
+            continue
+        name = _GPU_PATHS.get((record.case, level)) if record.metric == "bandwidth" else None
+        if record.metric == "flops":
+            peaks[record.params.get("precision", "")].append(record)
+        elif name and record.params.get("host_memory") != "pageable":
+            paths[name].append(record)
+    for precision, found in peaks.items():
+        nominal = limits.flops(precision)
+        best = _best(_samples(found))
+        ceiling = _ceiling("GPU compute", f"GPU {precision}", best, nominal, precision=precision)
+        yield _noted(ceiling, _slowest_gpu(found, ceiling))
+    ceilings = []
+    for name, found in paths.items():
+        level = found[0].params.get("level", "")
+        nominal = {"MEM": limits.memory_bandwidth, "": limits.link_bandwidth}.get(level)
+        ceiling = _ceiling("GPU bandwidth", name, _best(_samples(found)), nominal, level=level)
+        ceilings.append(_noted(ceiling, _slowest_gpu(found, ceiling)))
+    yield from sorted(ceilings, key=lambda ceiling: -ceiling.value)
+
+
+def _slowest_gpu(records: Iterable[Record], best: Ceiling) -> str:
+    """What the slowest GPU reaches at the best one's size; nothing where there is one GPU."""
+    gpus: defaultdict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        if record.size == best.size:
+            gpus[" of ".join((record.params.get(GPU, ""), *record.hosts))].append(record)
+    if len(gpus) < 2:
+        return ""
+    name, least = min(((name, _median(found)) for name, found in gpus.items()), key=lambda each: each[1])
+    return f"the best of {len(gpus)} GPUs; the slowest, {name}, has {format_quantity(least, best.unit, 3)}"
 
 
 def _reaches_storage(record: Record) -> bool:

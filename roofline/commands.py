@@ -134,6 +134,7 @@ def _overlay(
     from roofline.analyse import analyse
     from roofline.document import SCHEMA, to_document
     from roofline.overlay import check, draw_overlay, split
+    from roofline.result import ROOFS
     from roofline.table import format_roofline
 
     if by != "platform":
@@ -166,7 +167,7 @@ def _overlay(
         click.echo(path, err=as_json)
     if not drawn:
         raise failure(f"--overlay {by}: none of them has a compute ceiling, so there is no roof to draw", 1)
-    roofless = [name for name, each in found.items() if not (each.of_kind("compute") or each.theoretical)]
+    roofless = [name for name, each in found.items() if not (each.of_kind(*ROOFS) or each.theoretical)]
     if roofless:
         click.echo(f"Not in the picture, without a compute ceiling: {', '.join(roofless)}.", err=True)
 

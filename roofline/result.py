@@ -13,7 +13,12 @@ from npc.statistics.medians import Summary
 from roofline.applications import MIDDLE, Application, Direction
 from roofline.model import message_seconds
 
-Kind = Literal["compute", "memory", "network", "io"]
+Kind = Literal["compute", "memory", "network", "io", "GPU compute", "GPU bandwidth"]
+#: Peaks, and the bandwidths of the paths that bytes take to what computes: of a node's cores, of its GPUs.
+ROOFS: Final[Mapping[Kind, tuple[Kind, ...]]] = {
+    "compute": ("memory", "network", "io"),
+    "GPU compute": ("GPU bandwidth",),
+}
 #: Sequential access to one file, or to one a process, by its quantity in the catalogue.
 IO_DIRECTIONS: Final[Mapping[str, Direction]] = {
     "file read": "read",
@@ -52,7 +57,7 @@ class Estimate:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling(Estimate):
     """An upper limit: compute in FLOP/s, with its `precision`; memory (with its `level`), network and I/O in
-    B/s.
+    B/s; of a GPU what it computes, and the bandwidths of its memory, its L2 and its way to the host.
 
     nominal: what the platform's data sheet promises, None if unknown. note: what to know before believing it.
     watts: what the launches took meanwhile (their median), None where nothing counts it.
@@ -281,11 +286,15 @@ class Roofline:
 
     @property
     def ridges(self) -> list[Ridge]:
-        """Ridge points of every bandwidth ceiling with every measured compute ceiling."""
+        """Ridge points of every bandwidth ceiling with every measured compute ceiling under the same roof."""
+        return [ridge for peak in ROOFS for ridge in self.ridges_under(peak)]
+
+    def ridges_under(self, peak: Kind) -> list[Ridge]:
+        """Those of the compute ceilings of one kind."""
         return [
             _ridge(compute, bandwidth)
-            for compute in self.of_kind("compute")
-            for bandwidth in self.of_kind("memory", "network", "io")
+            for compute in self.of_kind(peak)
+            for bandwidth in self.of_kind(*ROOFS[peak])
         ]
 
 

@@ -1,7 +1,8 @@
 """Where everything stands in a roofline: ceilings as lines in FLOP/byte and FLOP/s, with their strokes.
 
 Kinds of ceilings differ in their colours and in their strokes as well, so that
-a print in grey can be read: memory solid, network dashed, I/O dashed with two dots.
+a print in grey can be read: memory solid, network dashed, I/O dashed with two dots. Cores and GPUs have
+a roof each.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from roofline.applications import Application, ApplicationRun, Direction, NightM
 from roofline.hot_loops import HotLoop
 from roofline.latency import one_at_a_time
 from roofline.points import own_link
-from roofline.result import Ceiling, Ridge, Roofline, direction_of
+from roofline.result import ROOFS, Ceiling, Kind, Ridge, Roofline, direction_of
 
 _LEVEL_COLOURS: Final = {"L1": "navy", "L2": "blue", "L3": "sky", "L4": "ink", "MEM": "green"}
 #: Ceilings of one kind whose values differ by a smaller factor are named together.
@@ -27,6 +28,8 @@ _NETWORK_DASHES: Final = ((7.0, 2.5), (7.0, 2.5, 1.5, 2.5), (3.0, 2.0), (1.5, 2.
 _IO_DASHES: Final = (9.0, 2.0, 1.5, 2.0, 1.5, 2.0)
 _IO_COLOURS: Final[dict[Direction, str]] = {"read": "green", "write": "orange"}
 _STREAM_DASHES: Final = (12.0, 2.0)
+_GPU_COLOURS: Final = {"L2": "purple", "MEM": "vermillion"}
+_GPU_LINK_DASHES: Final = (7.0, 2.5)
 _LATENCY_DASHES: Final = (1.5, 2.5)
 
 
@@ -58,7 +61,7 @@ class Line:
     @property
     def sloped(self) -> bool:
         """Whether it is a bandwidth."""
-        return self.ceiling.kind != "compute"
+        return self.ceiling.kind not in ROOFS
 
     def height(self, intensity: float) -> float:
         """FLOP/s at `intensity` FLOP/byte."""
@@ -172,17 +175,13 @@ def compose(roofline: Roofline) -> Scene | None:
 
     Applications have a place for each kind of bytes that are known of them.
     """
-    compute = roofline.of_kind("compute")
-    bandwidths = roofline.of_kind("memory", "network", "io")
-    peaks = [ceiling.value for ceiling in compute] + list(roofline.theoretical.values())
-    if not peaks:
+    roofs = [roof for peak in ROOFS if (roof := _roof(roofline, peak)) is not None]
+    if not roofs:
         return None
-    latency = [roofline.dependent] if roofline.dependent else []
-    slopes = [ceiling.value for ceiling in (*bandwidths, *latency)]
-    steepest = max(slopes, default=math.inf)
     marks = tuple(_marks(roofline))
-    steep = [ceiling.value for ceiling in bandwidths if ceiling.kind != "io"] or slopes
-    x, y = _window(peaks + [ceiling.high for ceiling in compute if ceiling.high is not None], slopes, steep)
+    windows = [(*x, *y) for x, y in (roof.window for roof in roofs)]
+    left, right, low, high = zip(*windows, strict=True)
+    x, y = (min(left), max(right)), (min(low), max(high))
     # a program that does next to no I/O would have everything else in a corner
     marks = tuple(mark for mark in marks if mark.of != "storage" or mark.x < x[1])
     loops = tuple(_loops(roofline))
@@ -190,27 +189,53 @@ def compose(roofline: Roofline) -> Scene | None:
     up = [place for mark in marks for place in (mark.y, *(y for _, y, _ in mark.runs))]
     x = _around(x, across + [loop.x for loop in loops])
     y = _around(y, up + [place for loop in loops for place in (loop.y, loop.reached)])
-    strokes, groups = _strokes(roofline), _groups([*bandwidths, *latency])
-    roof = max(peaks)
+    strokes, groups = _strokes(roofline), _groups([each for roof in roofs for each in roof.paths])
     lines = []
-    for ceiling in (*compute, *bandwidths, *latency):
-        if ceiling.kind == "compute":
-            start, end = max(x[0], ceiling.value / steepest), x[1]
-        else:
-            start, end = max(x[0], y[0] / ceiling.value), roof / ceiling.value
-        lines.append(
-            Line(ceiling, strokes[ceiling.name], start, end, steepest, roof, groups.get(ceiling.name, ""))
-        )
+    for roof in roofs:
+        for ceiling in (*roof.compute, *roof.paths):
+            if ceiling.kind in ROOFS:
+                start, end = max(x[0], ceiling.value / roof.steepest), x[1]
+            else:
+                start, end = max(x[0], y[0] / ceiling.value), roof.height / ceiling.value
+            stroke, group = strokes[ceiling.name], groups.get(ceiling.name, "")
+            lines.append(Line(ceiling, stroke, start, end, roof.steepest, roof.height, group))
     return Scene(
         lines=tuple(lines),
         ridges=tuple((ridge, strokes[ridge.bandwidth]) for ridge in roofline.ridges),
         theoretical=tuple((f"theoretical peak {name}", peak) for name, peak in roofline.theoretical.items()),
         x=x,
         y=y,
-        steepest=steepest,
+        steepest=roofs[0].steepest,
         marks=marks,
         loops=loops,
     )
+
+
+class _Roof(NamedTuple):
+    """Peaks and the paths below them. height: the highest peak; steepest: the highest bandwidth, infinite
+    without one; window: x and y ranges in which they are seen."""
+
+    compute: list[Ceiling]
+    paths: list[Ceiling]
+    height: float
+    steepest: float
+    window: tuple[Place, Place]
+
+
+def _roof(roofline: Roofline, peak: Kind) -> _Roof | None:
+    """None without a measured or theoretical peak."""
+    compute, paths = roofline.of_kind(peak), roofline.of_kind(*ROOFS[peak])
+    peaks = [ceiling.value for ceiling in compute]
+    steep = [ceiling.value for ceiling in paths if ceiling.kind != "io"]
+    if peak == "compute":
+        peaks += roofline.theoretical.values()
+        paths += [roofline.dependent] if roofline.dependent else []
+    if not peaks:
+        return None
+    slopes = [ceiling.value for ceiling in paths]
+    highs = [ceiling.high for ceiling in compute if ceiling.high is not None]
+    window = _window(peaks + highs, slopes, steep or slopes)
+    return _Roof(compute, paths, max(peaks), max(slopes, default=math.inf), window)
 
 
 def _groups(bandwidths: Sequence[Ceiling]) -> dict[str, str]:
@@ -328,6 +353,11 @@ def _strokes(roofline: Roofline) -> dict[str, Stroke]:
     for ceiling in roofline.of_kind("memory"):
         dashes: tuple[float, ...] = _STREAM_DASHES if ceiling.benchmark == "stream" else ()
         strokes[ceiling.name] = Stroke(_LEVEL_COLOURS.get(ceiling.level, "blue"), 2.0, dashes)
+    for ceiling in roofline.of_kind("GPU compute"):
+        strokes[ceiling.name] = Stroke("wine", 2.6 if ceiling.precision == "double" else 1.4)
+    for ceiling in roofline.of_kind("GPU bandwidth"):
+        dashes = () if ceiling.level else _GPU_LINK_DASHES
+        strokes[ceiling.name] = Stroke(_GPU_COLOURS.get(ceiling.level, "purple"), 1.8, dashes)
     if roofline.dependent:
         strokes[roofline.dependent.name] = Stroke(_LEVEL_COLOURS["MEM"], 1.6, _LATENCY_DASHES)
     for ceiling in roofline.of_kind("io"):

@@ -16,7 +16,7 @@ from npc.validity.disturbance import remark
 from roofline.applications import Application
 from roofline.mpi import verdict as mpi_verdict
 from roofline.points import verdict
-from roofline.result import Ceiling, Estimate, Ridge, Roofline
+from roofline.result import ROOFS, Ceiling, Estimate, Ridge, Roofline
 
 _DIGITS: Final = 3
 _COLUMNS: Final = ("median", "95 % interval", "n", "size", "source")
@@ -127,7 +127,7 @@ def format_roofline(roofline: Roofline) -> str:
         applications_table(roofline),
     )
     texts = [table.texts() for table in tables if table.rows]
-    texts[1:1] = [_ridges(roofline)] if roofline.ridges else []
+    texts[1:1] = [_ridges(roofline.ridges_under(peak)) for peak in ROOFS if roofline.ridges_under(peak)]
     parts += ["\n".join(columns(rows, keep_empty=False)) for rows in texts]
     parts += [verdict(application, roofline) for application in roofline.applications]
     parts += [mpi_verdict(caller, roofline.mpi) for caller in roofline.callers]
@@ -168,9 +168,9 @@ def _place(ridge: Ridge) -> tuple[str, str]:
     return intensity_text(ridge.intensity), f"[{intensity_text(ridge.low)}, {intensity_text(ridge.high)}]"
 
 
-def _ridges(roofline: Roofline) -> list[tuple[str, ...]]:
+def _ridges(ridges: Sequence[Ridge]) -> list[tuple[str, ...]]:
     """The same for a terminal: a row for each bandwidth, a column for each peak."""
-    at = {(ridge.compute, ridge.bandwidth): ridge for ridge in roofline.ridges}
+    at = {(ridge.compute, ridge.bandwidth): ridge for ridge in ridges}
     peaks, bandwidths = (list(dict.fromkeys(names)) for names in zip(*at, strict=True))
     rows = [("FLOP/byte of ridge points", *peaks)]
     for name in bandwidths:
@@ -219,7 +219,8 @@ def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> T
 def _with_latency(roofline: Roofline) -> list[Ceiling]:
     """The ceilings, and behind those of memory what its latency allows."""
     latency = [roofline.dependent] if roofline.dependent else []
-    return [*roofline.of_kind("compute", "memory"), *latency, *roofline.of_kind("network", "io")]
+    behind = roofline.of_kind("network", "io", "GPU compute", "GPU bandwidth")
+    return [*roofline.of_kind("compute", "memory"), *latency, *behind]
 
 
 def per_joule(ceiling: Ceiling) -> Cell:

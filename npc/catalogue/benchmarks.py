@@ -264,6 +264,27 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("fwq", layer="noise", quantity="delays of fixed work"),
         Test("*", layer="noise"),
     )),
+    Benchmark("gpu", (
+        # the mean of its parts, of one GPU
+        Step(name="gpu", tags=("gpu",), commands=("nvcc",), jobs=1, launches=4, seconds=1.7, nodes=(1,),
+             measures="GPUs: memory, L2, link to the host, matrix products"),
+    ), (
+        Test("load", "bandwidth", "gpu", quantity="GPU memory level"),
+        Test("copy", "bandwidth", "gpu", quantity="GPU STREAM"),
+        Test("scale", "bandwidth", "gpu", quantity="GPU STREAM"),
+        Test("add", "bandwidth", "gpu", quantity="GPU STREAM"),
+        Test("triad", "bandwidth", "gpu", quantity="GPU STREAM"),
+        Test("to_gpu", "bandwidth", "gpu", quantity="host to GPU"),
+        Test("to_host", "bandwidth", "gpu", quantity="GPU to host"),
+        Test("host_both", "bandwidth", "gpu", quantity="host and GPU both ways", both_ways=True),
+        Test("to_gpu", "latency", "gpu", quantity="latency of a copy to the GPU"),
+        Test("to_host", "latency", "gpu", quantity="latency of a copy to the host"),
+        Test("launch*", "latency", "gpu", quantity="start of a kernel"),
+        Test("gemm", "flops", "gpu", quantity="GPU matrix product"),
+        Test("peer", "bandwidth", "gpu", quantity="GPU to GPU"),
+        Test("peer_both", "bandwidth", "gpu", quantity="GPUs both ways", both_ways=True),
+        Test("*", layer="gpu"),
+    )),
     Benchmark("hpcc", (
         # its N grows with the caches of all nodes, its work with N³
         Step(name="hpcc", tags=("apps",), commands=("hpcc", "mpirun"), jobs=1, launches=1, seconds=60.0,

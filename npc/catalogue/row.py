@@ -8,7 +8,9 @@ from typing import Final, Literal
 from npc.statistics.medians import MIN_SAMPLES
 from npc.statistics.precision import Goal
 
-Layer = Literal["", "mpi", "tcp", "udp", "sctp", "sdp", "rds", "rdma", "memory", "compute", "io", "noise"]
+Layer = Literal[
+    "", "mpi", "tcp", "udp", "sctp", "sdp", "rds", "rdma", "memory", "compute", "io", "noise", "gpu"
+]  # fmt: skip
 #: How one message's time follows from the number; "" where it does not.
 #:
 #: - half round trip: a ping-pong's latency is it, and its bandwidth is the size over it.

@@ -22,6 +22,7 @@ import psutil
 
 import npc
 from npc.machine import counters, sysfs
+from npc.machine.gpus import gpus
 from npc.machine.interfaces import interfaces, rdma_ports
 from npc.machine.load import limits, load_average
 from npc.machine.memory import channels, dimms
@@ -65,6 +66,7 @@ def collect_environment(
         library = pool.submit(mpi_library)
         commit = pool.submit(_checkout)
         addresses = pool.submit(_addresses_of_host)
+        accelerators = pool.submit(gpus)
         environment: dict[str, Any] = {
             "schema": SCHEMA,
             "time": now(),
@@ -87,6 +89,7 @@ def collect_environment(
         }
         environment["slurm"] = _slurm(environment["variables"])
         environment["host"]["addresses"] = addresses.result()
+        environment["gpus"] = accelerators.result()
         environment["npc"] = {"version": npc.__version__, **commit.result()}
         environment["tools"] = {
             found.tool.command: {"path": str(found.path), "version": found.version} if found.path else None

@@ -73,6 +73,7 @@ def hardware(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     ]
     yield "RDMA", "; ".join(ports) or "none"
     yield "PCIe", "; ".join(map(_pcie, entries(seen, "pcie")))
+    yield "GPUs", "; ".join(map(_gpu, entries(seen, "gpus")))
 
 
 def odd_ones(seen: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -117,6 +118,15 @@ def _pcie(link: Mapping[str, Any]) -> str:
     transfers = below(link, "transfers_s") if _text(link, "kind") not in IDLES else None
     rate = f"{transfers / 1e9:g} GT/s" if isinstance(transfers, int | float) else ""
     return _words(_text(link, "name"), rate, f"x{_text(link, 'width')} of x{_text(link, 'max_width')}")
+
+
+def _gpu(gpu: Mapping[str, Any]) -> str:
+    ecc = {"True": "ECC on", "False": "ECC off"}.get(_text(gpu, "ecc"), "")
+    limit = below(gpu, "power_limit_w")
+    power = f"at most {limit:g} W" if isinstance(limit, int | float) else ""
+    driver = f"driver {_text(gpu, 'driver')}"
+    name, memory = f"{_text(gpu, 'index')}: {_text(gpu, 'name')}", _bytes(below(gpu, "memory_bytes"))
+    return _words(name, memory, ecc, power, driver, between=", ")
 
 
 def _text(seen: Any, *keys: str) -> str:

@@ -16,6 +16,11 @@ Everything in the file is optional, because a site may know nothing about a mach
     [interfaces.ib0]
     link = "4x FDR"               # or "10 GbE"; or instead of it: data_rate = 6.8e9 (B/s)
 
+    [gpu]                         # one of the node's GPUs, by its data sheet
+    memory_bandwidth = 3.35e12    # B/s
+    link_bandwidth = 63e9         # B/s, to the host or back
+    double_flops = 67e12          # also single_flops, tf32_flops, half_flops, bfloat16_flops: dense
+
     [bands]                       # acceptance bands (cron/acceptance_bands.py); kept as they are
 
 Units are SI base units (Hz, B/s, FLOP/s); data rates count one direction of one link.
@@ -96,6 +101,24 @@ class NodeLimits(_Table, frozen=True):
     proposed: tuple[str, ...] = ()
 
 
+class GpuLimits(_Table, frozen=True):
+    """The table ``gpu``: B/s of its memory and of its way to the host, FLOP/s by precision; None if not
+    known."""
+
+    memory_bandwidth: _Positive | None = None
+    link_bandwidth: _Positive | None = None
+    double_flops: _Positive | None = None
+    single_flops: _Positive | None = None
+    tf32_flops: _Positive | None = None
+    half_flops: _Positive | None = None
+    bfloat16_flops: _Positive | None = None
+
+    def flops(self, precision: str) -> float | None:
+        """FLOP/s of dense matrix products."""
+        found: float | None = getattr(self, f"{precision}_flops", None)
+        return found
+
+
 class Platform(NodeLimits, frozen=True, kw_only=True):
     """The nominal limits of one node; None where the file does not say.
 
@@ -109,6 +132,7 @@ class Platform(NodeLimits, frozen=True, kw_only=True):
     description: str = ""
     interfaces: Mapping[str, Interface] = {}
     bands: Mapping[str, Any] = {}
+    gpu: GpuLimits = GpuLimits()
 
     def io_bandwidth(self, direction: str) -> float | None:
         """B/s of ``read`` or ``write``."""
@@ -202,6 +226,7 @@ class _PlatformFile(_Table, frozen=True):
     description: str = ""
     node: dict[str, Any] = {}
     interfaces: dict[str, Any] = {}
+    gpu: dict[str, Any] = {}
     bands: dict[str, Any] = {}
 
 
@@ -219,6 +244,7 @@ def _platform(name: str, table: Mapping[str, Any]) -> Platform:
         description=file.description,
         interfaces={key: _interface(key, value) for key, value in file.interfaces.items()},
         bands=file.bands,
+        gpu=_read_table(file.gpu, GpuLimits, "gpu."),
         **msgspec.structs.asdict(node),
     )
 

@@ -296,6 +296,59 @@ def narrow_pcie(environment: Environment, trial: MpiTrial) -> Iterator[str]:
 
 
 @check(
+    "warning",
+    "what it computes takes time and memory from what is measured",
+    "wait for it or end it; nvidia-smi shows its processes",
+)
+def busy_gpu(environment: Environment, trial: MpiTrial) -> Iterator[str]:
+    """Somebody else's process on a GPU."""
+    for gpu in environment["gpus"]:
+        if names := ", ".join(f"{each['name']} ({each['pid']})" for each in gpu["processes"]):
+            yield f"GPU {gpu['index']} is used by {names}"
+        elif gpu["utilisation"]:
+            yield f"GPU {gpu['index']} is {gpu['utilisation']:.0%} busy, and does not tell with whom"
+
+
+@check(
+    "warning",
+    "it computes slower than others of its kind",
+    "power cap: nvidia-smi -q -d POWER; application clocks: nvidia-smi -rac; heat: look at its fans and air",
+)
+def slow_gpu(environment: Environment, trial: MpiTrial) -> Iterator[str]:
+    """A GPU with a lower power limit than it left the factory with, or with clocks that are held down."""
+    for gpu in environment["gpus"]:
+        limit, default = gpu["power_limit_w"], gpu["default_power_limit_w"]
+        if limit and default and limit < default:
+            yield f"GPU {gpu['index']} may take {limit:g} of {default:g} W"
+        if gpu["held_down_by"]:
+            yield f"the clock of GPU {gpu['index']} is held down by: {', '.join(gpu['held_down_by'])}"
+
+
+@check(
+    "note",
+    "the driver is loaded anew for every program, which takes seconds and forgets clocks that were set",
+    "nvidia-smi -pm 1, or the service nvidia-persistenced",
+)
+def gpu_persistence(environment: Environment, trial: MpiTrial) -> Iterator[str]:
+    """A GPU without persistence mode."""
+    off = [str(gpu["index"]) for gpu in environment["gpus"] if gpu["persistence"] is False]
+    if off:
+        yield f"persistence mode is off: GPU {', '.join(off)}"
+
+
+@check(
+    "warning",
+    "its results cannot be trusted",
+    "take the node out and have the GPU tested; nvidia-smi -q -d ECC shows where the errors are",
+)
+def gpu_errors(environment: Environment, trial: MpiTrial) -> Iterator[str]:
+    """Uncorrected memory errors since the driver was loaded."""
+    for gpu in environment["gpus"]:
+        if gpu["uncorrected_errors"]:
+            yield f"GPU {gpu['index']} has {gpu['uncorrected_errors']} uncorrected memory errors"
+
+
+@check(
     "note",
     "what is measured over it has this limit, not the card's",
     "look at cable, transceiver and the switch's port: ethtool DEV",

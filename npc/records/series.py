@@ -42,6 +42,11 @@ CACHED: Final = "cached"
 MOVED: Final = "moved"
 #: The core that a node's noise is of.
 CORE: Final = "core"
+#: The number of a node's GPU, and of the one that it copies to.
+GPU: Final = "gpu"
+TO_GPU: Final = "to_gpu"
+#: How many other processes used that GPU when it had been measured.
+GPU_PROCESSES: Final = "gpu_processes"
 #: How many of a node's ranks wrote to storage.
 WRITERS: Final = "writers"
 #: What counted a launch's joules (`npc.machine.energy`).
@@ -62,13 +67,15 @@ _PLACEMENT: Final = ("server_cpus", "client_cpus", "thread_cpus", INTERFACE, "de
 #: ``group`` of IMB's -multi; ``server``, which of several sockperf has; of npc observe the ``kind`` of MPI's
 #: calls, the size of their ``communicator``, and the ``port`` of a node.
 _QUALIFIERS: Final = frozenset((
-    "communicator", CORE, "counted", "direction", "group", "kind", "layer", "level", "part", "percentile",
-    "port", "precision", "region", "server", "side", "statistic", "validation",
+    "communicator", CORE, "counted", "direction", GPU, "group", "kind", "layer", "level", "part",
+    "percentile", "port", "precision", "region", "server", "side", "statistic", TO_GPU, "validation",
 ))  # fmt: skip
 #: Among them: ``attempt`` of npb --pairs, which measures the worst pairs once more; of the memory ladder
 #: the ``cpus`` it may use, the bytes of a cache ``line`` and the share of ``huge_pages``; the ``kernel`` that
 #: LIKWID's counters looked at; HPCG's ``kernels``, reference or optimised, and whether it is ``official``,
-#: having run as long as its rules demand; of npc observe the ``node`` whose port it is, one of the hosts, the
+#: having run as long as its rules demand; of a GPU its ``gpu_model`` and ``ecc``, what its clock was
+#: ``held_down_by``, its ``highest_clock``, and the ``path`` to another; of npc observe
+#: the ``node`` whose port it is, one of the hosts, the
 #: ``algorithm`` of a collective by its messages, and the ``largest_size`` at which it ran; where a ``loop``
 #: lies, its ``share`` of the samples, the ``model`` that it was held against, the ``cores`` in use on a node;
 #: the share of the time that a probe was ``attached``; the type of the ``filesystem`` that files
@@ -78,9 +85,9 @@ _QUALIFIERS: Final = frozenset((
 #: Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
     *_PLACEMENT, CACHED, DISTURBED, ENERGY_SOURCE, MOVED, "algorithm", "attached", "attempt", "blas",
-    "cores", "cpus", "file_size", "filesystem", "filled", "hosts", "huge_pages", "interrupts", "kernel",
-    "kernels", "largest_size", "line", "loop", "lost", "model", "mpi_library", "node", "official",
-    "others", "period", "ran", "share", "steal",
+    "cores", "cpus", "ecc", "file_size", "filesystem", "filled", "gpu_model", GPU_PROCESSES, "held_down_by",
+    "highest_clock", "hosts", "huge_pages", "interrupts", "kernel", "kernels", "largest_size", "line", "loop",
+    "lost", "model", "mpi_library", "node", "official", "others", "path", "period", "ran", "share", "steal",
     OVERHEAD, OVERHEAD_MEASURED, RANK_CPUS, RECEIVED, REMEASURED, WRITERS,
 ))  # fmt: skip
 

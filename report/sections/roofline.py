@@ -10,7 +10,7 @@ from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
 from roofline.applications import Application
 from roofline.page import blocks_of
-from roofline.result import Estimate
+from roofline.result import ROOFS, Estimate
 from roofline.table import date_text
 
 TITLE = "Roofline"
@@ -26,7 +26,7 @@ _ABSENT = "without a compute ceiling there is no roof (tag compute: likwid-bench
 
 def build(report: Report) -> Iterator[Block]:
     """Run by run the picture, the ceilings, ridge points and applications."""
-    shown = [run for run in runs_of(report) if run.roofline.of_kind("compute") or run.roofline.theoretical]
+    shown = [run for run in runs_of(report) if run.roofline.of_kind(*ROOFS) or run.roofline.theoretical]
     if not shown:
         raise Absent(_ABSENT)
     yield from left_out(report, shown, _ABSENT)

@@ -13,7 +13,7 @@ from npc.validity.rule import Circumstances, rule
 
 #: Counters of a record's mark, at most; launches.jsonl has all.
 MARKED: Final = 6
-_WITHIN_NODES: Final = frozenset(("memory", "compute", "noise"))
+_WITHIN_NODES: Final = frozenset(("memory", "compute", "noise", "gpu"))
 #: Owners that are no part of the network.
 _OF_NODE: Final = ("cpu ", "mc")
 

@@ -74,7 +74,8 @@ def gpus(root: Path = Path("/")) -> list[dict[str, Any]]:
     processes, links = list(_processes()) if found else [], dict(_links()) if found else {}
     for gpu in found:
         device = root / "sys/bus/pci/devices" / gpu["address"]
-        gpu["numa_node"] = sysfs.number(device / "numa_node")
+        node = sysfs.number(device / "numa_node")
+        gpu["numa_node"] = None if node is None or node < 0 else node  # -1: the firmware does not say
         gpu["near_cpus"] = sysfs.text(device / "local_cpulist")
         gpu["processes"] = [each for uuid, each in processes if uuid == gpu["uuid"]]
         gpu["links"] = links.get(f"GPU{gpu['index']}", {})

@@ -23,6 +23,51 @@ def values(readings: list[Reading], metric: str, **params: str) -> list[tuple[in
     ]
 
 
+class TestGpu:
+    def reasons(self, name: str, old: str, new: str) -> list[str]:
+        """Statuses of what is not usable once a real output says something else."""
+        text = text_of("gpu", name)
+        assert old in text
+        readings = parsers.parse("gpu", text.replace(old, new, 1))
+        return [reading.status for reading in readings if reading.status != OK]
+
+    def test_no_more_than_the_memorys_bus_and_clock_allow(self) -> None:
+        """2 · 2619 MHz · 5120 bits: 3352 GB/s, as the H100's data sheet says."""
+        assert not self.reasons("memory.txt", "3043900.03", "3352320.00")
+        (reason,) = self.reasons("memory.txt", "3043900.03", "3400000.00")
+        assert reason == "invalid: the memory's bus and clock allow 3.352 TB/s"
+
+    def test_no_more_than_the_multiprocessors_can_do(self) -> None:
+        """132 of them, 256 FLOP a cycle in double precision, 1980 MHz."""
+        assert not self.reasons("gemm.txt", "55573.341", "66900.000")
+        (reason,) = self.reasons("gemm.txt", "55573.341", "68000.000")
+        assert reason == "invalid: 66.91 TFLOP/s is what it can do at its highest clock"
+
+    def test_wrong_elements_are_no_result(self) -> None:
+        (reason,) = self.reasons("gemm.txt", "55573.341        0", "55573.341        3")
+        assert reason == "invalid: 3 elements of the result are wrong"
+
+    def test_a_cache_is_not_slower_than_the_memory(self) -> None:
+        (reason,) = self.reasons("memory.txt", "10159994.27", "2159994.27")
+        assert reason.startswith("invalid: slower than the memory")
+
+    def test_each_clock_is_of_the_product_above_it(self) -> None:
+        clocks = {
+            reading.params["part"]: reading.value
+            for reading in parsers.parse("gpu", text_of("gpu", "gemm.txt"))
+            if reading.case == "clock"
+        }
+        assert clocks == {
+            "double": 1725e6, "single": 1965e6, "tf32": 1545e6, "half": 1455e6, "bfloat16": 1470e6
+        }  # fmt: skip
+
+    def test_a_part_that_was_not_ended_keeps_its_rows(self) -> None:
+        text = text_of("gpu", "memory.txt").partition("  MEM    add")[0]
+        readings = parsers.parse("gpu", text)
+        assert [reading.case for reading in readings if reading.value] == ["load", "load", "copy", "scale"]
+        assert readings[-1].status == "failed: memory was not ended"
+
+
 class TestQperf:
     def read(self, text: str, command: str = "") -> list[Reading]:
         return parsers.parse("qperf", text, command.split())

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npc.machine.platform import Interface, Platform, read_platform
-from npc.records.record import replace
+from npc.machine.platform import GpuLimits, Interface, Platform, read_platform
+from npc.records.record import Record, replace
 from roofline.ceilings import find_ceilings
 from roofline.model import attainable
 from roofline.result import Ceiling, Roofline
+from roofline.scene import compose
 from roofline.table import notes
 from tests.made.measured import level, peak, records
 from tests.paths import ROOT
@@ -243,6 +244,57 @@ def test_a_ridge_point_without_both_intervals_has_none() -> None:
     found = find_ceilings([*peak("peakflops_avx", 100e9, spread=(1.0,)), *level("L1", "load", 50e9)])
     (ridge,) = found.ridges
     assert (ridge.intensity, ridge.low, ridge.coverage) == (2.0, None, None)
+
+
+def gpu_records() -> list[Record]:
+    """Two GPUs: the second a tenth slower."""
+    made = []
+    for gpu, factor in (("0", 1.0), ("1", 0.9)):
+        params = {"gpu": gpu}
+        for case, value, size, more in (
+            ("load", 3.1e12, 2**30, {"level": "MEM"}),
+            ("load", 10e12, 2**23, {"level": "L2"}),
+            ("triad", 3e12, 2**30, {"level": "MEM"}),
+            ("copy", 3e12, 2**30, {"level": "MEM"}),
+            ("to_gpu", 55e9, 2**28, {"host_memory": "pinned"}),
+            ("to_gpu", 60e9, 2**28, {"host_memory": "pageable"}),
+        ):
+            made += records("gpu", case, value * factor, size=size, params=params | more)
+        product = params | {"precision": "double", "n": "4096"}
+        made += records("gpu", "gemm", 60e12 * factor, metric="flops", size=3 * 2**27, params=product)
+    return made
+
+
+def test_gpus_have_a_roof_of_their_own() -> None:
+    alone = find_ceilings([*peak("peakflops_avx", 1e11), *level("MEM", "load_avx", 3e10)])
+    both = find_ceilings([*peak("peakflops_avx", 1e11), *level("MEM", "load_avx", 3e10), *gpu_records()])
+    gpu = [ceiling for ceiling in both.ceilings if ceiling not in alone.ceilings]
+    assert [(ceiling.name, ceiling.value) for ceiling in gpu] == [
+        ("GPU double", 60e12), ("GPU L2 load", 10e12), ("GPU MEM load", 3.1e12), ("GPU MEM triad", 3e12),
+        ("host to GPU", 55e9),
+    ]  # fmt: skip
+    assert gpu[0].note == "the best of 2 GPUs; the slowest, 1 of node1, has 54 TFLOP/s"
+    met = {(ridge.compute, ridge.bandwidth) for ridge in both.ridges} - {
+        (ridge.compute, ridge.bandwidth) for ridge in alone.ridges
+    }
+    assert met == {("GPU double", ceiling.name) for ceiling in gpu[1:]}
+    scene = compose(both)
+    assert scene is not None
+    roofs = {line.ceiling.name: line.roof for line in scene.lines}
+    assert roofs["MEM load"] == 1e11 and roofs["GPU MEM load"] == 60e12
+
+
+def test_a_gpus_share_is_of_its_data_sheet() -> None:
+    platform = Platform(
+        name="x", gpu=GpuLimits(memory_bandwidth=3.35e12, link_bandwidth=63e9, double_flops=67e12)
+    )
+    found = named(find_ceilings(gpu_records(), platform))
+    shares = {
+        name: found[name].share for name in ("GPU double", "GPU MEM load", "GPU L2 load", "host to GPU")
+    }
+    assert shares == {
+        "GPU double": 60 / 67, "GPU MEM load": 3.1 / 3.35, "GPU L2 load": None, "host to GPU": 55 / 63
+    }  # fmt: skip
 
 
 def test_the_published_roofline_of_fuchs_and_its_impossible_network_ceiling() -> None:

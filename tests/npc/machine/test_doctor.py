@@ -346,7 +346,7 @@ def sound() -> dict[str, Any]:
     }  # fmt: skip
     environment["cpu"]["frequency"]["governors"] = {"performance": 8}
     environment["memory"]["transparent_huge_pages"] = "always"
-    environment |= {"rdma": [], "pcie": [], "counters": {}}
+    environment |= {"rdma": [], "pcie": [], "gpus": [], "counters": {}}
     environment["limits"] |= {
         "affinity": "0-7", "cpus": 8, "cgroup_cores": None, "memlock_bytes": None, "memlock_unlimited": True,
     }  # fmt: skip
@@ -374,6 +374,11 @@ SLOT: dict[str, Any] = {
     "slot_max_width": 16, "transfers_s": 16e9, "max_transfers_s": 16e9, "slot_max_transfers_s": 16e9,
 }  # fmt: skip
 GPU = {**SLOT, "kind": "gpu", "name": "0000:4b:00.0", "transfers_s": 2.5e9}
+#: What test_gpus.py reads of a real one.
+IDLE: dict[str, Any] = {
+    "index": 0, "persistence": True, "uncorrected_errors": 0, "power_limit_w": 700,
+    "default_power_limit_w": 700, "utilisation": 0, "held_down_by": [], "processes": [],
+}  # fmt: skip
 CABLE = {"name": "eth0", "state": "up", "speed_bit_s": 10**9, "supported_bit_s": 25 * 10**9}
 
 FINDINGS: list[tuple[str, str, str, Callable[[dict[str, Any]], object]]] = [
@@ -402,6 +407,17 @@ FINDINGS: list[tuple[str, str, str, Callable[[dict[str, Any]], object]]] = [
     ("slow_interface", "note", "eth0 runs at 1 of 25 Gbit/s", lambda e: e.update(interfaces=[CABLE])),
     ("full_counters", "note", "1 counter(s) are full: mlx5_0/1 symbol_error",
      lambda e: e["counters"].update({"mlx5_0/1 symbol_error": 65535, "mlx5_0/1 link_downed": 254})),
+    ("busy_gpu", "warning", "GPU 0 is used by python3 (1052)",
+     lambda e: e["gpus"].append({**IDLE, "processes": [{"pid": 1052, "name": "python3"}]})),
+    ("busy_gpu", "warning", "GPU 0 is 17% busy", lambda e: e["gpus"].append({**IDLE, "utilisation": 0.17})),
+    ("slow_gpu", "warning", "GPU 0 may take 500 of 700 W",
+     lambda e: e["gpus"].append({**IDLE, "power_limit_w": 500})),
+    ("slow_gpu", "warning", "GPU 0 is held down by: thermal slowdown",
+     lambda e: e["gpus"].append({**IDLE, "held_down_by": ["thermal slowdown"]})),
+    ("gpu_persistence", "note", "is off: GPU 1",
+     lambda e: e["gpus"].extend([IDLE, {**IDLE, "index": 1, "persistence": False}])),
+    ("gpu_errors", "warning", "GPU 0 has 2 uncorrected",
+     lambda e: e["gpus"].append({**IDLE, "uncorrected_errors": 2})),
     ("host_name", "warning", "does not resolve", lambda e: e["host"].update(addresses=None)),
     ("host_name", "note", "127.0.1.1 (loopback)", lambda e: e["host"].update(addresses=["127.0.1.1"])),
     ("huge_pages", "note", "never", lambda e: e["memory"].update(transparent_huge_pages="never")),

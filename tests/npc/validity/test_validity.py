@@ -638,6 +638,30 @@ def test_huge_pages_that_were_not_had_are_noted(pages: str, had: str, noted: boo
     assert ("huge_pages" in found(load)) == noted
 
 
+@pytest.mark.parametrize(
+    ("params", "rule"),
+    [
+        ({"gpu_processes": "1"}, "gpu_shared"),
+        ({"held_down_by": "power cap, hardware thermal slowdown"}, "gpu_clock"),
+        ({"held_down_by": "power cap"}, ""),
+        ({"gpu_processes": "0", "held_down_by": "nothing"}, ""),
+    ],
+)
+def test_a_gpu_that_others_use_or_that_is_held_down(params: dict[str, str], rule: str) -> None:
+    triad = record(
+        "gpu", "triad", "bandwidth", 3e12, size=2**30, params={"gpu": "0", "level": "MEM", **params}
+    )
+    assert list(found(triad)) == [rule] * bool(rule)
+
+
+@pytest.mark.parametrize(("clock", "noted"), [(345e6, True), (1.98e9, False)])
+def test_a_gpu_that_works_at_the_clock_of_an_idle_one(clock: float, noted: bool) -> None:
+    seen = record(
+        "gpu", "clock", "clock", clock, params={"gpu": "0", "part": "memory", "highest_clock": "1980e6"}
+    )
+    assert ("gpu_clock" in found(seen)) == noted
+
+
 # -- placement and load --------------------------------------------------------------------------------
 
 

@@ -69,7 +69,8 @@ def test_a_real_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == {
         "index": 0, "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-5b2b9da1-a2c7-8fa9-e19f-a7e9ea7fbc86",
         "address": "0000:00:06.0", "driver": "580.159.04", "vbios": "96.00.DA.00.0C", "persistence": True,
-        "compute_mode": "Default", "mig": False, "ecc": True, "uncorrected_errors": 0, "clock_hz": 345_000_000,
+        "compute_mode": "Default", "mig": False, "ecc": True, "uncorrected_errors": 0,
+        "clock_hz": 345_000_000,
         "memory_clock_hz": 2_619_000_000, "max_clock_hz": 1_980_000_000, "max_memory_clock_hz": 2_619_000_000,
         "power_w": 72.43, "power_limit_w": 700, "default_power_limit_w": 700, "temperature_c": 40,
         "utilisation": 0, "memory_bytes": 81559 * 2**20, "used_bytes": 0, "held_down_by": [],

@@ -285,6 +285,15 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("peer_both", "bandwidth", "gpu", quantity="GPUs both ways", both_ways=True),
         Test("*", layer="gpu"),
     )),
+    Benchmark("babelstream", (
+        # as long as its start and the check of its arrays by one core
+        Step(name="babelstream", tags=("gpu",), commands=("cuda-stream",), site=("babelstream_command",),
+             jobs=1, launches=1, seconds=3.0, nodes=(1,), measures="GPUs: memory, by BabelStream",
+             sizes=(("babelstream_size", "134217728 numbers"),)),
+    ), (
+        Test("*", "bandwidth", "gpu", quantity="BabelStream"),
+        Test("*", layer="gpu"),
+    )),
     Benchmark("hpcc", (
         # its N grows with the caches of all nodes, its work with N³
         Step(name="hpcc", tags=("apps",), commands=("hpcc", "mpirun"), jobs=1, launches=1, seconds=60.0,

@@ -43,6 +43,8 @@ _CSV_ROW: Final = re.compile(
     rf"\n([A-Z][a-z]{{1,9}}),{WHOLE},({WHOLE}),([48]),({SCIENTIFIC}),({SCIENTIFIC}),[^\n]*(?=\n)"
 )
 _INVALID: Final = re.compile(r"\nValidation failed on (a|b|c|sum)\b", re.IGNORECASE)
+#: What a CUDA call says, and an exception that nobody has caught.
+_ERROR: Final = re.compile(rf"\n(?:Error at [^\n:]{{1,200}}:{WHOLE}: | *what\(\): *)([^\n]+)(?=\n)")
 #: Kernel → how many arrays it moves.
 _KERNELS: Final = {"Copy": 2, "Mul": 2, "Add": 3, "Triad": 3, "Dot": 2, "Nstream": 4}
 _ELEMENTS_BY_DEFAULT: Final = 2**25
@@ -56,7 +58,10 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         for heading, rows in tables:
             yield from _table(run, heading, body, rows, asked or "")
         if not any(_ROW.search(rows) for _, rows in tables):
-            yield failed("triad", "bandwidth", "no table of several kernels was printed")
+            error = _ERROR.search(body)
+            yield failed(
+                "triad", "bandwidth", error[1] if error else "no table of several kernels was printed"
+            )
     wrong = _failed_arrays(text)
     for heading, rows in sections(_CSV, text):
         unit = PREFIXES[heading[1].upper() + heading[2]]

@@ -289,7 +289,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         # as long as its start and the check of its arrays by one core
         Step(name="babelstream", tags=("gpu",), commands=("cuda-stream",), site=("babelstream_command",),
              jobs=1, launches=1, seconds=3.0, nodes=(1,), measures="GPUs: memory, by BabelStream",
-             sizes=(("babelstream_size", "134217728 numbers"),)),
+             sizes=(("babelstream_size", "134217728"),)),
     ), (
         Test("*", "bandwidth", "gpu", quantity="BabelStream"),
         Test("*", layer="gpu"),

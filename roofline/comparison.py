@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from npc import catalogue
 from npc.columns import columns
@@ -199,13 +199,12 @@ def describe(
     return Chart(ident, title, text, *axes, tuple(traces))
 
 
-def of_messages(sweep: SweepLine) -> bool:
-    """Whether its sizes are those of messages, and not of what a node works on."""
-    return any(
-        catalogue.row_of(record).layer in catalogue.MESSAGES
-        for records in sweep.records.values()
-        for record in records
-    )
+def works_on(sweep: SweepLine) -> Literal["messages", "GPU", "memory"]:
+    """What its sizes are of: messages, what a GPU is sent or works on, a node's memory."""
+    layers = {catalogue.row_of(record).layer for records in sweep.records.values() for record in records}
+    if layers & catalogue.MESSAGES:
+        return "messages"
+    return "GPU" if "gpu" in layers else "memory"
 
 
 def axes_of(sweeps: Sequence[SweepLine]) -> tuple[Axis, Axis]:
@@ -220,9 +219,8 @@ def axes_of(sweeps: Sequence[SweepLine]) -> tuple[Axis, Axis]:
         if value
     ]
     unit = METRICS[metric].unit
-    return size_axis("Message size" if of_messages(sweeps[0]) else "Working set", sizes), quantity_axis(
-        metric.capitalize(), values, unit
-    )
+    names = {"messages": "Message size", "GPU": "Size", "memory": "Working set"}
+    return size_axis(names[works_on(sweeps[0])], sizes), quantity_axis(metric.capitalize(), values, unit)
 
 
 def _test(sweep: SweepLine) -> str:

@@ -24,13 +24,14 @@ from npc.page.blocks import (
 from npc.records.units import METRICS
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
-from roofline.comparison import SweepLine, axes_of, by_network, describe, find_sweeps, of_messages
+from roofline.comparison import SweepLine, axes_of, by_network, describe, find_sweeps, works_on
 
 TITLE = "Bandwidth and latency over message size"
 #: By what is measured and by metric: title, what a chart shows, how to read it.
 _WORDS = msgspec.toml.decode(
     Path(__file__).with_suffix(".toml").read_bytes(), type=dict[str, dict[str, dict[str, str]]]
 )
+_KINDS = {"messages": "other", "GPU": "gpu", "memory": "node"}
 _ABSENT = "no test was measured at two message sizes (tag network: OSU, or qperf's sizes)"
 
 
@@ -72,7 +73,7 @@ def _sweeps(run: Run) -> dict[tuple[str, str], list[SweepLine]]:
         found.setdefault(("link", sweep.metric), []).append(sweep)
     for sweep in others:
         if (sweep.metric, sweep.name) not in known:
-            found.setdefault(("other" if of_messages(sweep) else "node", sweep.metric), []).append(sweep)
+            found.setdefault((_KINDS[works_on(sweep)], sweep.metric), []).append(sweep)
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import click
 
-from npc.document import below
+from npc.document import below, entries
 from npc.machine.ask import NoAnswer, ask
 from npc.machine.platform import PLATFORM_FILE, PLATFORMS, read_platform
 from npc.machine.proposal import links, propose, virtual
@@ -129,6 +129,7 @@ def platform_toml(name: str, partition: Partition | None, node: Mapping[str, Any
         proposed=propose(node),
         links=links(node),
         virtual=virtual(node),
+        gpu=next((gpu.get("name") for gpu in entries(node, "gpus")), None),
     )
 
 

@@ -72,6 +72,7 @@ def test_the_limits_are_those_of_the_node_and_unknown_ones_are_comments(tmp_path
             {**link, "name": "lo", "type": "loopback", "driver": None},
         ],
         "rdma": [{"device": "mlx5_0", "rate": "100 Gb/sec (4X EDR)"}],
+        "gpus": [{"name": "NVIDIA H100 80GB HBM3"}],
     }  # fmt: skip
     path = tmp_path / "platform.toml"
     path.write_text(platform_toml("mine", PARTITIONS["booster"], node))
@@ -87,6 +88,9 @@ def test_the_limits_are_those_of_the_node_and_unknown_ones_are_comments(tmp_path
     assert rates == {"ib0": 12.5e9, "eno1": 25e9 / 8}
     assert '# [interfaces."bond0"]\n# link = "20 GbE"' in path.read_text()
     assert '# the node does not say how fast it is\n# [interfaces."eth0"]\n# link = "' in path.read_text()
+    commented = path.read_text().partition("# one of the node's GPUs (NVIDIA H100 80GB HBM3)")[2].splitlines()
+    path.write_text(path.read_text() + "\n".join(line.removeprefix("# ") for line in commented[1:]))
+    assert read_platform(path).gpu.double_flops == 67e12
     assert "veth12" not in path.read_text(), "without an address nobody measures over it"
     assert (
         "# proposed: 12 channels (of the memory controllers) × 8 B × 2666 MT/s (DDR4)\n" in path.read_text()

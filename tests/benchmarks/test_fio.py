@@ -48,6 +48,19 @@ def test_files_are_made_in_a_folder_of_its_own_and_removed(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("limits", ["--nofile=200:4096", "--nofile=200:200"], ids=["soft", "hard"])
+def test_a_limit_of_open_files_does_not_end_the_tests_of_names(limits: str, tmp_path: Path) -> None:
+    words = ["--target", str(tmp_path), "--direct", "no", "--buffered", "no", "--milliseconds", "1000"]
+    done = subprocess.run(
+        ["prlimit", limits, *FIO, *words, "--files", "1000"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert {reading.case for reading in parsers.parse("fio", done.stdout)} == {
+        "filecreate", "filestat", "filedelete"
+    }  # fmt: skip
+
+
+@pytest.mark.slow
 def test_what_others_move_on_the_file_system_meanwhile_is_seen(tmp_path: Path) -> None:
     """On a disk of its own: a file that is mounted, where this machine lets root do so."""
     image, place = tmp_path / "image", tmp_path / "place"

@@ -13,7 +13,8 @@ from typing import Final
 #: Characters of a line at most: wider is hard to read, and mails and issues cut it.
 MOST: Final = 100
 _GAP: Final = "  "
-_LEAST_LAST: Final = 16
+#: A last column that is narrower stands below its row instead.
+_LEAST_LAST: Final = 22
 #: Lines of a cell of the last column; a longer one has its own lines below the row.
 _MOST_LINES: Final = 3
 #: What a sentence is continued behind: ``  why: ``, ``1. ``, or spaces.

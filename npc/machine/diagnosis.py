@@ -118,7 +118,9 @@ def _print_tools(tools: Sequence[Found]) -> None:
     rows = [("tool", "version", "used by", "path")]
     for found in tools:
         version = (found.version or "?") if found.path else "missing"
-        where = ": ".join(filter(None, (str(found.path or ""), found.problem))) or "-"
+        # the question mark is enough where a tool has no way to say its version
+        problem = found.problem if found.tool.version_args or not found.path else ""
+        where = ": ".join(filter(None, (str(found.path or ""), problem))) or "-"
         rows.append((found.tool.name, version, found.tool.used_by, where))
     heading, *lines = columns(rows)
     click.secho(heading, bold=True)

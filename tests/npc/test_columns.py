@@ -60,6 +60,18 @@ def test_a_row_is_rather_folded_than_parted_from_its_last_cell() -> None:
     assert all(line.split("\n")[0].endswith("yes") for line in columns(rows)[1:])
 
 
+def test_a_last_column_with_little_room_stands_whole_below_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    numbers = ("compute/memory", "1", "1", "60", "34 s")
+    rows = [
+        ("benchmark", "tag", "nodes", "jobs", "launches", "expected", "measures"),
+        ("likwid", *numbers, "peak FLOP/s, bandwidth of caches and memory"),
+        ("fft", *numbers, "complex transforms by FFTW"),
+    ]
+    below = [text.split("\n")[1:] for text in columns(rows)[1:]]
+    assert below == [[f"    measures: {row[-1]}"] for row in rows[1:]]
+
+
 def test_sentences_fit_a_terminal_below_their_label_and_commands_stay_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

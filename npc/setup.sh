@@ -162,7 +162,7 @@ if ! find_python; then
         apt_install python3 python3-venv
     fi
     find_python || fail "no usable Python (3.10 or later, with venv) was found$passed_over
-  name one with NPC_PYTHON=…; packages: python3 python3-venv; module: Python"
+  Debian, Ubuntu: who is root types apt-get install python3-venv; elsewhere: module load Python; NPC_PYTHON=… names another"
 fi
 [ -z "$passed_over" ] || say "passed over:$passed_over"
 

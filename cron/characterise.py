@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,9 @@ from npc.places import own, shared, shown, workplace
 from npc.python import python
 from npc.records.record import Record
 from npc.records.run import RECORDS, WORKPACKAGES, read_run
+from npc.records.series import Series
 from npc.records.units import plural
+from npc.statistics.medians import MIN_SAMPLES
 
 #: In the folder of the runs: held by whoever makes a run there.
 LOCK: Final = ".characterise.lock"
@@ -148,10 +151,12 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
         click.echo(f"not ended by the limit: what had been measured is collected{later}", err=True)
         return wait.EXIT_UNFINISHED
     code = exit_code(records, drawn)
-    if code == wait.EXIT_PARTLY:
+    unused = sum(not record.ok and not _expected(record) for record in records)
+    if unused and code in (0, wait.EXIT_PARTLY):
+        verdict = f"exit code {code}: " if code else ""
         click.echo(
-            f"exit code {code}: {len(_unexpected(records))} of {plural(len(records), 'record')} failed or "
-            f"cannot be believed and were not used; why: npc check {shlex.quote(named)}",
+            f"{verdict}{unused} of {plural(len(records), 'record')} failed or cannot be believed and were "
+            f"not used; why: npc check {shlex.quote(named)}",
             err=True,
         )
     return code
@@ -216,7 +221,17 @@ def exit_code(records: Sequence[Record], drawn: int) -> int:
 
 
 def _unexpected(records: Sequence[Record]) -> list[Record]:
-    return [record for record in records if not record.ok and not _expected(record)]
+    """What failed, and what cannot be believed in more than one launch of `MIN_SAMPLES`: one in which
+    something else ran is no failure of a run, its median is of the others."""
+    good = Counter(Series.of(record) for record in records if record.ok)
+    unused = [record for record in records if not record.ok and not _expected(record)]
+    wrong = Counter(Series.of(record) for record in unused)
+    return [
+        record
+        for record in unused
+        if not record.status.startswith("invalid: ")
+        or wrong[Series.of(record)] > good[Series.of(record)] / (MIN_SAMPLES - 1)
+    ]
 
 
 def _unavailable(records: Sequence[Record]) -> bool:

@@ -294,6 +294,32 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("*", "bandwidth", "gpu", quantity="BabelStream"),
         Test("*", layer="gpu"),
     )),
+    Benchmark("nvbandwidth", (
+        # three trials of 16 copies of each pair, of one GPU
+        Step(name="nvbandwidth", tags=("gpu",), commands=("nvbandwidth",), site=("nvbandwidth_command",),
+             jobs=1, launches=5, seconds=2.0, nodes=(1,),
+             measures="GPUs: copies from and to the host and among them",
+             sizes=(("nvbandwidth_size", "512"),)),
+    ), (
+        Test("host_to_device_memcpy_*", "bandwidth", "gpu", quantity="host to GPU"),
+        Test("device_to_host_memcpy_*", "bandwidth", "gpu", quantity="GPU to host"),
+        Test("device_to_device_memcpy_*", "bandwidth", "gpu", quantity="GPU to GPU"),
+        Test("*bidirectional*", layer="gpu", both_ways=True),
+        Test("*", layer="gpu"),
+    )),
+    Benchmark("nccl", (
+        # by its sizes, of two GPUs
+        Step(name="nccl", tags=("gpu",), commands=("all_reduce_perf",), site=("nccl_prefix",), jobs=1,
+             launches=5, seconds=4.0, nodes=(1,), measures="collectives among GPUs",
+             sizes=(("nccl_min_size", "1K"), ("nccl_max_size", "1G"))),
+    ), (
+        Test("all_reduce_perf", "latency", "gpu", quantity="GPU all-reduce"),
+        Test("all_gather_perf", "latency", "gpu", quantity="GPU all-gather"),
+        Test("reduce_scatter_perf", "latency", "gpu", quantity="GPU reduce-scatter"),
+        Test("alltoall_perf", "latency", "gpu", quantity="GPU all-to-all"),
+        Test("sendrecv_perf", "latency", "gpu", quantity="GPU send and receive"),
+        Test("*", layer="gpu"),
+    )),
     Benchmark("hpcc", (
         # its N grows with the caches of all nodes, its work with N³
         Step(name="hpcc", tags=("apps",), commands=("hpcc", "mpirun"), jobs=1, launches=1, seconds=60.0,

@@ -186,6 +186,8 @@ def sample(
     failed = sum(launch.status != OK for launch in done)
     of = plural(len(todo), "case")
     click.echo(f"{len(done) - failed} of {len(done)} launches of {of} worked: {output}")
+    if done and all(launch.status.startswith("unavailable: ") for launch in done):
+        click.echo(done[0].status, err=True)  # as the job's last words: for the run it is no failure
     if failed:
         sys.exit(sampling.EXIT_NOTHING if failed == len(done) else sampling.EXIT_PARTLY)
 

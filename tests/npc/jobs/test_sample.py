@@ -209,6 +209,12 @@ def test_some_failed_is_six_and_the_failures_are_shown_with_their_command(tmp_pa
     assert (good.status, bad.status, bad.exit) == ("ok", "failed: exit code 3: oh dear", 3)
 
 
+def test_a_tool_that_is_not_there_has_the_last_words(tmp_path: Path) -> None:
+    ended = sample(tmp_path / "out", "--runs", "2", "--", "no-such-tool")
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "unavailable: no-such-tool: No such file or directory"
+
+
 def test_failures_that_are_alike_are_told_once_and_counted(tmp_path: Path) -> None:
     ended = sample(tmp_path / "out", "--runs", "4", "--each", "code=3,4", "--", "sh", "-c", "exit {code}")
     assert ended.returncode == 1

@@ -33,6 +33,14 @@ def rooflines(folder: Path) -> None:
     _run(roofline, EXAMPLE, "--output", folder)
 
 
+def gpus(folder: Path) -> None:
+    from roofline.commands import roofline
+
+    _run(roofline, EXAMPLE.parents[1] / "h100", "--output", folder)
+    if (file := folder / "roofline.png").exists():
+        file.rename(folder / "roofline-gpu.png")
+
+
 def sizes(folder: Path) -> None:
     from roofline.comparison_command import sweep
 
@@ -94,6 +102,7 @@ def nights(folder: Path) -> None:
 #: What makes pictures in a folder → their names.
 PRINTED: Final[Mapping[Callable[[Path], None], tuple[str, ...]]] = {
     rooflines: ("roofline", "mpi-roofline"),
+    gpus: ("roofline-gpu",),
     sizes: ("sweep",),
     fit: ("fit",),
     comparisons: ("compare-sizes", "compare-rooflines"),

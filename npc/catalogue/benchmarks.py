@@ -288,8 +288,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     Benchmark("babelstream", (
         # as long as its start and the check of its arrays by one core
         Step(name="babelstream", tags=("gpu",), commands=("cuda-stream",), site=("babelstream_command",),
-             jobs=1, launches=1, seconds=3.0, nodes=(1,), measures="GPUs: memory, by BabelStream",
-             sizes=(("babelstream_size", "134217728"),)),
+             jobs=1, launches=1, seconds=3.0, nodes=(1,), measures="GPUs: memory, by BabelStream"),
     ), (
         Test("*", "bandwidth", "gpu", quantity="BabelStream"),
         Test("*", layer="gpu"),
@@ -298,8 +297,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         # three trials of 16 copies of each pair, of one GPU
         Step(name="nvbandwidth", tags=("gpu",), commands=("nvbandwidth",), site=("nvbandwidth_command",),
              jobs=1, launches=5, seconds=2.0, nodes=(1,),
-             measures="GPUs: copies from and to the host and among them",
-             sizes=(("nvbandwidth_size", "512"),)),
+             measures="GPUs: copies from and to the host and among them"),
     ), (
         Test("host_to_device_memcpy_*", "bandwidth", "gpu", quantity="host to GPU"),
         Test("device_to_host_memcpy_*", "bandwidth", "gpu", quantity="GPU to host"),

@@ -147,6 +147,13 @@ def _step(job: PlannedMeasurement) -> Step:
     return replace(step, jobs=job.jobs, launches=job.launches, swept=0, sizes=sizes, scales="")
 
 
+def _is_possible(tag: str, machine: Machine) -> bool:
+    """RDMA takes devices; GPUs, which nobody asks a login node for, one of the tools that measure them."""
+    if tag == "gpu":
+        return any(not machine.missing.intersection(step.commands) for step in steps_of((tag,), machine))
+    return tag != "rdma" or bool(machine.rdma)
+
+
 def make_plan(goal: str, machine: Machine, budget_s: float, commands: Collection[str]) -> Plan:
     """The plan that answers most within the time. commands: names of npc's commands that are installed.
 
@@ -154,7 +161,7 @@ def make_plan(goal: str, machine: Machine, budget_s: float, commands: Collection
     fit; then the samples grow. Raises `TooLittleTime`.
     """
     chosen = GOALS[goal]
-    possible = [tag for tag in chosen.tags if tag != "rdma" or machine.rdma]
+    possible = [tag for tag in chosen.tags if _is_possible(tag, machine)]
     extra = _pairs_s(goal, machine)
 
     def needed(tags: Sequence[str], samples: int) -> float:

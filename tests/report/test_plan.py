@@ -121,7 +121,7 @@ def test_more_time_gives_more_tags_then_more_samples() -> None:
     plans = [make_plan("accept", HERE, budget, COMMANDS) for budget in (90, 300, 900, 7200)]
     assert plans[0].tags == ("network",) and plans[0].samples < 6
     assert [len(plan.tags) for plan in plans] == sorted(len(plan.tags) for plan in plans)
-    assert plans[-1].tags == ("network", "memory", "compute", "io", "apps", "models", "tools")
+    assert plans[-1].tags == ("network", "memory", "compute", "io", "gpu", "apps", "models", "tools")
     assert plans[-1].samples == 20
 
 
@@ -158,6 +158,14 @@ def test_programs_that_a_site_has_to_name_take_no_time_until_it_does(monkeypatch
     assert "xhpcg" in _machine("localhost", None).missing
     monkeypatch.setenv("NPC_HPCG_PREFIX", "/opt/hpcg")
     assert "xhpcg" not in _machine("localhost", None).missing
+
+
+def test_gpus_are_in_a_plan_where_a_tool_of_theirs_is() -> None:
+    tools = {command for step in catalogue.steps(("gpu",)) for command in step.commands}
+    without = dataclasses.replace(HERE, missing=frozenset(tools))
+    assert "gpu" not in make_plan("accept", without, 7200, COMMANDS).tags
+    one = dataclasses.replace(HERE, missing=frozenset(tools - {"nvcc"}))
+    assert "gpu" in make_plan("accept", one, 7200, COMMANDS).tags
 
 
 def test_durations_are_those_of_the_platforms_last_run(tmp_path: Path) -> None:

@@ -611,9 +611,13 @@ class PairLocaliser(Localiser):
         few = [name for name, mine in readings.items() if mine < MIN_READINGS and name not in dead]
         all_over = [name for name, mine in readings.items() if mine >= MIN_READINGS and mine > most]
         if few:
+            # of so few nodes all pairs are no more measurements than that
+            enough = (
+                "more rounds, or --pairs all" if len(self.names) > MIN_READINGS else "it takes more nodes"
+            )
             self.undecided.append(
                 f"{plural(len(few), 'node')} with fewer than {MIN_READINGS} good measurements cannot be "
-                f"judged (more rounds, or --pairs all): {several(few, 6)}"
+                f"judged ({enough}): {several(few, 6)}"
             )
         if all_over:
             self.undecided.append(

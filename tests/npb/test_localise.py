@@ -321,6 +321,7 @@ def test_two_or_three_nodes_are_too_few_to_blame_one(n: int) -> None:
     assert verdict.suspects == ()
     assert not verdict.healthy
     assert "too few measurements to blame anybody" in verdict.table()
+    assert "(it takes more nodes)" in verdict.table(), "all pairs were measured"
 
 
 def test_a_ring_has_too_few_measurements_of_each_node() -> None:

@@ -28,6 +28,7 @@ from npb.measure import Outcome, PairMeasurement
 from npb.nodes import HostLost, Node, Reception
 from npb.results import Results
 from npb.sweep import SweepStep
+from npc.files import cannot_write
 from npc.jobs.rounds import Rounds
 from npc.machine.load import watch_s
 from npc.machine.processes import die_with_parent
@@ -433,4 +434,4 @@ class Conductor:
 
 
 def _cannot_write(error: OSError) -> str:
-    return f"cannot write{f' to {error.filename}' if error.filename else ''}: {error.strerror}"
+    return cannot_write(Path(error.filename), error) if error.filename else f"cannot write: {error.strerror}"

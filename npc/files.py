@@ -44,6 +44,15 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
+def cannot_write(path: Path, error: OSError, option: str = "--output") -> str:
+    """The line for who chose a place that takes no file: what was tried, why it failed, what to do."""
+    why = error.strerror or str(error)
+    if isinstance(error, FileNotFoundError):
+        folder = path.absolute().parent
+        why = f"nothing can be made in {folder}" if folder.exists() else f"there is no folder {folder}"
+    return f"cannot write {path}: {why}; choose another place by {option}"
+
+
 @contextlib.contextmanager
 def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
     """A path beside `path` to write to: at the end it takes the place of `path`.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from npc.files import cannot_write
 from npc.parameters import PathParameter, program_first
 
 if TYPE_CHECKING:
@@ -325,9 +326,7 @@ def observe(
     except FileExistsError:
         raise click.UsageError(f"{folder} holds an observation already: name another --output") from None
     except OSError as error:
-        raise click.ClickException(
-            f"cannot write into {folder}: {error.strerror}; choose another place by --output"
-        ) from None
+        raise click.ClickException(cannot_write(folder, error)) from None
     stem = (folder / RAW / "0000").absolute()
     started, before, began = now(), time.monotonic(), time.time()
     code = run(watched_command, place, stem, mpi, asked, keep=True)

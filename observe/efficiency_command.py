@@ -53,7 +53,7 @@ def efficiency(
 
     from npc.figures.printed import save
     from npc.figures.source import of_records
-    from npc.files import replacing
+    from npc.files import cannot_write, replacing
     from npc.records.run import RECORDS, read_run
     from observe.mpi.runs import NothingObserved, chart_of, format_runs, read_runs, to_document
 
@@ -84,9 +84,7 @@ def efficiency(
         with replacing(paths[0]) as png, replacing(paths[1]) as svg:
             save([chart], [png, svg])
     except OSError as error:
-        raise click.UsageError(
-            f"cannot write to {folder}: {error.strerror}; choose one by --output"
-        ) from None
+        raise click.UsageError(cannot_write(folder, error)) from None
     for path in paths:
         click.echo(path, err=as_json)
 

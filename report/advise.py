@@ -125,7 +125,7 @@ def _try(
     from pathlib import Path
 
     from npc import status_line
-    from npc.files import replacing
+    from npc.files import cannot_write, replacing
     from npc.jobs.stop import Stop
     from report import tried
     from report.advice import trying
@@ -156,7 +156,7 @@ def _try(
     except FileExistsError:
         raise click.UsageError(f"{folder} holds launches already: name another --output") from None
     except OSError as error:
-        raise click.ClickException(f"cannot write into {folder}: {error.strerror or error}") from None
+        raise click.ClickException(cannot_write(folder, error)) from None
     click.echo(document if as_json else tried.text(experiment, folder, records, result))
     if told := tried.keep(experiment, folder, result):
         click.echo(told, err=as_json)

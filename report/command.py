@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from npc import status_line
-from npc.files import write_whole
+from npc.files import cannot_write, write_whole
 from npc.parameters import PathParameter
 from npc.records.units import format_size
 from roofline.command_line import failure, picture_folder
@@ -95,7 +95,7 @@ def report(
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, page)
     except OSError as error:
-        raise failure(f"cannot write {path}: {error.strerror}; choose another place by --output") from None
+        raise failure(cannot_write(path, error)) from None
     if as_json:
         click.echo(json.dumps(_document(made, sections, absent, path, page), indent=1))
     else:

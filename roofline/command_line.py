@@ -51,11 +51,6 @@ def picture_folder(paths: Sequence[Path]) -> Path:
     return file if file.is_dir() else file.parent
 
 
-def cannot_write(folder: Path, error: OSError) -> SystemExit:
-    """The end of a command whose folder takes no files."""
-    return failure(f"cannot write to {folder}: {error.strerror or error}; choose one by --output")
-
-
 def failure(message: str, code: int = USAGE) -> SystemExit:
     """Say what is wrong; raising the result ends the command with `code`."""
     click.echo(f"npc {click.get_current_context().info_name}: {message}", err=True)

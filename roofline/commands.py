@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roofline.command_line import OUTPUT, RECORDS, cannot_write, failure, picture_folder, read_records
+from npc.files import cannot_write
+from roofline.command_line import OUTPUT, RECORDS, failure, picture_folder, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,7 +79,7 @@ def roofline(
     try:
         paths = write_pictures(found, folder)
     except OSError as error:
-        raise cannot_write(folder, error) from None
+        raise failure(cannot_write(folder, error)) from None
     for path in paths:
         click.echo(path, err=as_json)
     if not any(path.name == "roofline.png" for path in paths):
@@ -162,7 +163,7 @@ def _overlay(
             drawn = draw_overlay(found, f"Rooflines by {by}", [png, svg])
         write_whole(folder / "overlay.json", json.dumps(document, indent=1) + "\n")
     except OSError as error:
-        raise cannot_write(folder, error) from None
+        raise failure(cannot_write(folder, error)) from None
     for path in [folder / "overlay.json", *(paths if drawn else [])]:
         click.echo(path, err=as_json)
     if not drawn:

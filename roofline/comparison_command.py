@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roofline.command_line import OUTPUT, RECORDS, cannot_write, failure, picture_folder, read_records
+from roofline.command_line import OUTPUT, RECORDS, failure, picture_folder, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
     """
     import json
 
-    from npc.files import replacing
+    from npc.files import cannot_write, replacing
     from npc.records.units import METRICS
     from npc.validity.disturbance import in_words, remark
     from roofline.comparison import draw_sweeps, find_sweeps, format_sweeps
@@ -65,6 +65,6 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
         with replacing(paths[0]) as png, replacing(paths[1]) as svg:
             draw_sweeps(found, title, [png, svg])
     except OSError as error:
-        raise cannot_write(folder, error) from None
+        raise failure(cannot_write(folder, error)) from None
     for path in paths:
         click.echo(path, err=as_json)

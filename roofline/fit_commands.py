@@ -59,12 +59,12 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
     document = to_document(found)
     click.echo(json.dumps(document, indent=1) if as_json else sentences(format_fits(found)))
     if output:
-        from npc.files import write_whole
+        from npc.files import cannot_write, write_whole
 
         try:
             write_whole(output, json.dumps(document, indent=1) + "\n")
         except OSError as error:
-            raise failure(f"cannot write {output}: {error.strerror or error}") from None
+            raise failure(cannot_write(output, error)) from None
     if plot:
         from npc.figures.source import of_records
         from npc.files import replacing

@@ -20,6 +20,7 @@ from cron.commands import (
     of_settings,
     of_tags,
 )
+from npc.files import cannot_write
 from npc.parameters import Duration, PathParameter
 
 
@@ -83,9 +84,7 @@ def characterise(
             f"another characterisation is running in {outpath} ({who}): the two would measure each other"
         ) from None
     except OSError as error:
-        raise click.ClickException(
-            f"cannot write into {outpath}: {error.strerror}; choose another place by --output"
-        ) from None
+        raise click.ClickException(cannot_write(outpath, error)) from None
     sys.exit(code)
 
 

@@ -15,6 +15,7 @@ import click
 from cron.study.plan import expectation_of, with_free_cores
 from cron.study.running import environment_of, keep_platform
 from cron.study.starters import Starters, StudyPlace, ask_platform
+from npc.files import cannot_write
 from npc.jobs.launcher import PARSERS, program_index
 from npc.jobs.sample import fill_in
 from npc.jobs.suite import environment_of_settings
@@ -72,9 +73,7 @@ def write_folder(study: Study, place: StudyPlace, platform: Path) -> None:
         starters = ask_platform(place, study, environment_of(place, study))
         write_study(_fitting(study, starters), place.folder)
     except OSError as error:
-        raise click.ClickException(
-            f"cannot write into {place.folder}: {error.strerror}; choose another place by --output"
-        ) from None
+        raise click.ClickException(cannot_write(place.folder, error)) from None
     finally:
         if not there and not (place.folder / STUDY).exists():
             shutil.rmtree(place.folder, ignore_errors=True)

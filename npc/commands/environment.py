@@ -20,6 +20,7 @@ def environment(output: Path | None, watch: float | None) -> None:
     """Describe this machine and its software as JSON, as every run keeps it in environment.json."""
     import json
 
+    from npc.files import cannot_write, write_whole
     from npc.machine.environment import collect_environment
     from npc.machine.load import watch_s
 
@@ -28,4 +29,7 @@ def environment(output: Path | None, watch: float | None) -> None:
     if output is None:
         click.echo(text, nl=False)
     else:
-        output.write_text(text, encoding="utf-8")
+        try:
+            write_whole(output, text)
+        except OSError as error:
+            raise click.ClickException(cannot_write(output, error)) from None

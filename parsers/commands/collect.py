@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from npc.files import cannot_write
 from npc.parameters import PathParameter
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
         if output is None:  # who writes elsewhere wants the run left as it is
             save_environment(folder)
     except OSError as error:
-        raise click.ClickException(
-            f"cannot write {target}: {error.strerror}; the raw output is untouched"
-        ) from None
+        raise click.ClickException(f"{cannot_write(target, error)}; the raw output is untouched") from None
     usable = sum(record.ok for record in records)
     click.echo(f"{plural(len(records), 'record')}, {usable} of them usable: {target}")
     if disturbed := in_words(records):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from npc.files import cannot_write
 from npc.parameters import AUTO, PathParameter, Runs, program_first
 from parsers import names
 
@@ -152,9 +153,7 @@ def sample(
     except FileExistsError:
         raise click.UsageError(f"{output} holds launches already: name another --output") from None
     except OSError as error:
-        raise click.ClickException(
-            f"cannot write into {output}: {error.strerror}; choose another place by --output"
-        ) from None
+        raise click.ClickException(cannot_write(output, error)) from None
     # a failure is told once, at the end how often there was one like it
     alike: Counter[tuple[str, str]] = Counter()
 

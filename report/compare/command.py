@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from npc import status_line
+from npc.files import cannot_write
 from npc.parameters import PathParameter
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def _draw(sides: Sequence[Side], folder: Path) -> None:
     except InvalidPlatform as error:
         raise click.UsageError(str(error)) from None
     except OSError as error:
-        raise click.ClickException(f"cannot write to {folder}: {error.strerror or error}") from None
+        raise click.ClickException(cannot_write(folder, error, "--plot")) from None
     for path in written:
         click.echo(path, err=True)
     if not written:

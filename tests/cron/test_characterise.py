@@ -100,7 +100,12 @@ def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ended = refused("--output", tmp_path / "file/runs")
     assert ended.returncode == 1
-    assert ended.stderr.count("\n") == 1 and f"cannot write into {tmp_path}/file/runs" in ended.stderr
+    assert ended.stderr.count("\n") == 1 and f"cannot write {tmp_path}/file/runs" in ended.stderr
+    proc = refused("--output", Path("/proc/x")).stderr
+    assert (
+        proc
+        == "Error: cannot write /proc/x: nothing can be made in /proc; choose another place by --output\n"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root writes everywhere")
@@ -111,7 +116,7 @@ def test_a_read_only_output_is_one_line(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert (
         ended.stderr
-        == f"Error: cannot write into {tmp_path}/runs: Permission denied; choose another place by --output\n"
+        == f"Error: cannot write {tmp_path}/runs: Permission denied; choose another place by --output\n"
     )
 
 

@@ -282,7 +282,7 @@ def test_a_folder_that_cannot_be_written_leaves_the_table(tmp_path: Path) -> Non
         result = run(path, "--output", folder)
         assert result.exit_code == 2
         assert "MEM load" in result.stdout
-        assert f"cannot write to {folder}" in result.stderr
+        assert f"cannot write {folder}" in result.stderr
         assert "--output" in result.stderr
         assert not folder.exists()
 

@@ -332,8 +332,7 @@ def test_a_read_only_folder_is_one_line(tmp_path: Path) -> None:
     ended = job.wait()
     assert ended.returncode == 1
     assert (
-        ended.stderr
-        == f"Error: cannot write into {folder}: Permission denied; choose another place by --output\n"
+        ended.stderr == f"Error: cannot write {folder}: Permission denied; choose another place by --output\n"
     )
 
 

@@ -58,3 +58,18 @@ def program_first(ctx: click.Context, param: click.Parameter, command: tuple[str
 
 #: The type of a parameter that is a path.
 PathParameter = partial(click.Path, path_type=Path)
+
+
+class RunParameter(click.ParamType):
+    """The path of a run or its records, which is there."""
+
+    name = "run"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Fails with the runs that there are."""
+        from npc.records.run import no_such_run
+
+        path = Path(str(value))
+        if not path.exists():
+            raise click.UsageError(no_such_run(path), ctx)
+        return path

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npc.parameters import PathParameter
+from npc.parameters import PathParameter, RunParameter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 @click.command(short_help="How well an observed program uses its CPUs.")
-@click.argument("folders", nargs=-1, required=True, type=PathParameter(exists=True))
+@click.argument("folders", nargs=-1, required=True, type=RunParameter())
 @click.option(
     "--strong/--weak", "strong", default=True, show_default=True,
     help="Whether all runs did the same work, or each CPU as much as in the reference.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from npc.document import plain
-from npc.parameters import PathParameter
+from npc.parameters import PathParameter, RunParameter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ SCHEMA: Final = 1
 
 
 @click.command(short_help="What holds this machine back, and what a change would bring.")
-@click.argument("runs", type=PathParameter(exists=True), nargs=-1, metavar="RUN...")
+@click.argument("runs", type=RunParameter(), nargs=-1, metavar="RUN...")
 @click.option(
     "--platform",
     default="",

@@ -78,8 +78,7 @@ def report(
         platforms = [run.platform_name for run in found if run.records]
         read = read_history(history, platforms, status_line.show) if history else None
     except FileNotFoundError as error:
-        missing = f"{error.filename}: no such file; name a run (runs/000003) or a records.csv"
-        raise failure(missing if error.filename else str(error)) from None
+        raise failure(str(error)) from None
     except OSError as error:
         raise failure(f"{error.filename}: {error.strerror}") from None
     except (InvalidTopology, NoHistory) as error:

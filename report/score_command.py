@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npc.parameters import PathParameter
+from npc.parameters import RunParameter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 @click.command(short_help="How much of its nominal limits the machine reaches.")
-@click.argument("run", type=PathParameter(exists=True))
+@click.argument("run", type=RunParameter())
 @click.option(
     "--platform", default="", help="Platform whose nominal limits hold (default: the records' own)."
 )

@@ -32,7 +32,7 @@ def read_records(paths: Sequence[Path]) -> list[Record]:
         try:
             read = read_run(file)
         except FileNotFoundError as error:
-            raise failure(f"{path}: no such file" if error.filename else str(error)) from None
+            raise failure(str(error)) from None
         except OSError as error:
             raise failure(f"{path}: {error.strerror}") from None
         except (ValueError, csv.Error) as error:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from npc.parameters import PathParameter
+from npc.parameters import RunParameter
 
 
 @click.command(short_help="Which records not to believe, and why.")
-@click.argument("records", type=PathParameter(exists=True), required=False)
+@click.argument("records", type=RunParameter(), required=False)
 @click.option(
     "--platform", default="", help="Platform whose nominal limits hold (default: the records' own)."
 )

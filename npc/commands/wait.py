@@ -9,14 +9,14 @@ from typing import Final
 
 import click
 
-from npc.parameters import Duration, PathParameter
+from npc.parameters import Duration, RunParameter
 
 #: Whose root's files are on an NFS that squashes root (exports(5), anonuid).
 _SQUASHED: Final = 65534
 
 
 @click.command(short_help="Wait until every job of a JUBE run has ended.")
-@click.argument("run", type=PathParameter(exists=True, file_okay=False))
+@click.argument("run", type=RunParameter())
 @click.option("--limit", type=Duration(), help="Give up after this time: 90s, 10m, 2h (default: never).")
 @click.option(
     "--pending-limit",

@@ -26,11 +26,18 @@ def records_file(path: Path) -> Path:
     return records if records.is_file() else path
 
 
+def no_such_run(path: Path) -> str:
+    """The line for who named a run that is not there: the newest one, or what makes one."""
+    runs = sorted(path.parent.glob(_RUN)) or sorted(Path("runs").glob(_RUN))
+    known = f"the newest run is {runs[-1]}" if runs else "npc characterise makes a run"
+    return f"{path} does not exist: {known}"
+
+
 def read_run(run: str | Path) -> list[Record]:
     """Records of a run's folder (its ``records.csv``) or of a CSV file.
 
     Raises FileNotFoundError with the command that makes the records if there are none yet, or with what to
-    name in place of a folder that is no run, and `npc.InvalidRecord` with file and line on a bad row.
+    name in place of what is no run, and `npc.InvalidRecord` with file and line on a bad row.
     """
     path = Path(run)
     if path.is_dir():
@@ -41,4 +48,6 @@ def read_run(run: str | Path) -> list[Record]:
                 raise FileNotFoundError(f"{path} has no {RECORDS} yet: `npc collect {path}` makes it")
             raise FileNotFoundError(f"{path} is no run: name its folder, such as runs/000000, or a {RECORDS}")
         path = path / RECORDS
+    if not path.exists():
+        raise FileNotFoundError(no_such_run(path))
     return list(read_csv(path))

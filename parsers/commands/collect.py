@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from npc.files import cannot_write
-from npc.parameters import PathParameter
+from npc.parameters import PathParameter, RunParameter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 @click.command(short_help="The raw outputs of a JUBE run → records.csv.")
-@click.argument("run", type=PathParameter(exists=True, file_okay=False))
+@click.argument("run", type=RunParameter())
 @click.option("--platform", default="", help="Name of the platform (default: as the platform file says).")
 @click.option("--output", type=PathParameter(dir_okay=False), help="Default: RUN/records.csv.")
 def collect(run: Path, platform: str, output: Path | None) -> None:

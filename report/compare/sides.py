@@ -66,9 +66,7 @@ def read_side(word: str, history: Path) -> Side:
         folder = path if path.is_dir() else path.parent
         return Side(word, {str(path.resolve()): read_run(path)}, {str(path.resolve()): folder})
     except FileNotFoundError as error:
-        raise NoSide(
-            str(error) if not error.filename else f"{word}: no run, no records.csv, and no PLATFORM@DATE"
-        ) from None
+        raise NoSide(str(error) if path.exists() else f"{error} (nights: PLATFORM@DATE)") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise NoSide(f"no records: {error}") from None
 

@@ -569,7 +569,7 @@ def test_the_page_lies_beside_the_run_and_a_second_one_replaces_it(tmp_path: Pat
     ("words", "message"),
     [
         ([], "name a run"),
-        (["nowhere"], "no such file; name a run (runs/000003) or a records.csv"),
+        (["nowhere"], "nowhere does not exist: npc characterise makes a run"),
         (["empty"], "empty is no run: name its folder"),
         (["broken.csv"], "broken.csv:2: column value: 'x' is not a number"),
         (["--history", "empty"], "holds no history"),

@@ -227,7 +227,7 @@ def test_no_records_at_all_are_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "no such file"),
+        (None, "does not exist: npc characterise makes a run"),
         (b"a,b\n1,2\n", "no records: "),
         (b"\xff\xfe\x00", "no records: "),
     ],

@@ -219,7 +219,7 @@ def test_files_are_written_and_pictures_drawn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere.csv"], "nowhere.csv: no such file"),
+        (["nowhere.csv"], "nowhere.csv does not exist"),
         (["{records}", "--output", "/sys/nothing/fit.json"], "cannot write /sys/nothing/fit.json"),
         (["{records}", "--plot", "fit.unknown"], "cannot draw fit.unknown"),
         (["{folder}"], "is no run: name its folder"),

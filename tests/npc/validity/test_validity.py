@@ -974,7 +974,7 @@ def test_check_uses_the_platform_that_it_is_told(tmp_path: Path) -> None:
     ("words", "message"),
     [
         ([], "name a run's folder or a records.csv"),
-        (["/nosuch"], "does not exist"),
+        (["nosuch"], "nosuch does not exist: the newest run is runs/000003"),
         (["."], "is no run: name its folder"),
         (["records.csv", "--platform", "nosuch"], "there is no such platform.toml"),
     ],
@@ -982,6 +982,7 @@ def test_check_uses_the_platform_that_it_is_told(tmp_path: Path) -> None:
 def test_misuse_is_one_line_and_two(tmp_path: Path, words: list[str], message: str) -> None:
     save_csv([record("osu", "osu_bw", "bandwidth", 1e9)], tmp_path / "records.csv")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "runs/000003").mkdir(parents=True)
     where = tmp_path / "empty" if words == ["."] else tmp_path
     ended = npc("check", *words, cwd=where)
     assert ended.returncode == 2 and message in ended.stderr

@@ -37,6 +37,10 @@ class TestGpu:
         (reason,) = self.reasons("memory.txt", "3024011.61", "3400000.00")
         assert reason == "invalid: the memory's bus and clock allow 3.352 TB/s"
 
+    def test_a_clock_that_the_driver_does_not_tell_allows_everything(self) -> None:
+        assert not self.reasons("memory.txt", "at most 2619 MHz", "at most 0 MHz")
+        assert not self.reasons("gemm.txt", "at most 1980 MHz", "at most 0 MHz")
+
     def test_no_more_than_the_multiprocessors_can_do(self) -> None:
         """132 of them, 256 FLOP a cycle in double precision, 1980 MHz."""
         assert not self.reasons("gemm.txt", "54964.091", "66900.000")

@@ -139,8 +139,18 @@ def _unavailable(name: str, reason: str) -> click.Command:
     )
 
 
+#: What to do about an error of the file system, where a command does not know better.
+_REMEDIES: Final = {
+    errno.EROFS: "copy it to where you can write",
+    errno.EACCES: "ask its owner, or copy it to where you can write",
+    errno.ENOSPC: "make room there",
+    errno.EDQUOT: "make room within your quota",
+}
+
+
 def _describe(error: OSError) -> str:
     if error.strerror is None:
         return str(error)
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-    return ": ".join([" → ".join(names), error.strerror]) if names else error.strerror
+    what = ": ".join([" → ".join(names), error.strerror]) if names else error.strerror
+    return "; ".join(filter(None, (what, _REMEDIES.get(error.errno or 0))))

@@ -195,7 +195,8 @@ if [ -e .venv/.npc-installing ] || ! [ -x .venv/bin/python ] \
     "$python" -m venv .venv || fail "$python -m venv .venv failed (see above)"
     echo "$root" > .venv/.npc-root
 fi
-: > .venv/.npc-installing 2> /dev/null || fail "cannot write to $root/.venv"
+# where it cannot be made, `:` would end the script before it has said why
+true 2> /dev/null > .venv/.npc-installing || fail "cannot write to $root/.venv"
 rm -f .venv/.npc-setup-*
 
 # The versions of packaging/lock, whose sums pip looks at. Without an mpirun of the system, the wheel's.

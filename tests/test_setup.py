@@ -451,3 +451,13 @@ def test_a_checkout_that_cannot_be_written_is_refused(nobody_s_folder: Path) -> 
     )  # fmt: skip
     assert refused.returncode == 1
     assert f"setup: cannot write to {project}" in refused.stderr
+    # nor one that was set up before
+    python = project / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\n", encoding="utf-8")
+    python.chmod(0o755)
+    (project / ".venv/.npc-root").write_text(f"{project}\n", encoding="utf-8")
+    again = subprocess.run(
+        command, capture_output=True, text=True, env=environ(PATH="/usr/bin:/bin"), timeout=60
+    )
+    assert (again.returncode, again.stderr) == (1, f"setup: cannot write to {project}/.venv\n")

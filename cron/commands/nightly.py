@@ -22,6 +22,7 @@ from cron.commands import (
     of_settings,
     of_tags,
 )
+from npc.files import cannot_write
 from npc.parameters import Duration, PathParameter
 
 if TYPE_CHECKING:
@@ -120,7 +121,10 @@ def nightly(
         topology=topology if topology in ("", "slurm") else str(Path(topology).resolve()),
         fabric=load(topology) if topology else None,
     )
-    options.history.mkdir(parents=True, exist_ok=True)
+    try:
+        options.history.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(cannot_write(options.history, error, "--history")) from None
     try:
         with (
             Stop().listening() as stop,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
+
+#: Else it tells each time where its cache stands, if nobody may write into the home.
+logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 INCHES: Final = (12.0, 8.0)
 DPI: Final = 160

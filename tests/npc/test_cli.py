@@ -56,6 +56,8 @@ def hello():
 def fails(how):
     if how == "read-only":
         open("/proc/sys", "w")
+    elif how == "full":
+        os.write(os.open("/dev/full", os.O_WRONLY), b"x")
     elif how == "renamed":
         os.rename("/proc/nothing", "/proc/nowhere")
     elif how == "missing-records":
@@ -151,8 +153,9 @@ def test_a_broken_command_costs_only_itself(site: tuple[str, ...]) -> None:
     ("how", "message"),
     [
         ("read-only", "/proc/sys: "),
+        ("full", "No space left on device; make room there"),
         ("renamed", "/proc/nothing → /proc/nowhere: "),
-        ("missing-records", "no-run: No such file or directory"),
+        ("missing-records", "no-run does not exist: "),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line(site: tuple[str, ...], how: str, message: str) -> None:

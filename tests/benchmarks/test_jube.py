@@ -48,7 +48,7 @@ UNDERSTOOD: dict[str, set[str]] = {
     "analyse": {"step"},
     "file": set(),
     "result": set(),
-    "table": {"name", "style", "filter"},
+    "table": {"name", "style", "filter", "tag"},
     "column": {"title"},
     "parameterset": {"name", "init_with"},
     "parameter": {"name", "mode", "type", "separator", "export", "tag"},
@@ -466,6 +466,9 @@ def test_a_network_tool_that_is_not_there_is_unavailable(tmp_path: Path) -> None
     assert len(records) == 4
     for record in records:
         assert re.fullmatch(r"unavailable: server on \S+: qperf: not found in PATH", record.status)
+    tables = results(tmp_path / "runs")
+    assert set(tables) == {"qperf_bandwidth", "qperf_latency", "qperf_sweep"}, "no table that has no row"
+    assert all(tables.values())
 
 
 @pytest.mark.slow

@@ -402,6 +402,9 @@ def test_at_two_widths_nothing_sticks_out_and_the_picture_is_not_blank(
     page.set_viewport_size({"width": width, "height": 900})
     watched = Watched(page, page_file)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    of_roofline = watched.find("#roofline figure").first
+    picture = box(of_roofline.locator(".picture"))
+    assert box(of_roofline.locator(".reading"))["y"] >= picture["y"] + picture["height"], "the picture first"
     for number, name in enumerate(("summary", "sizes", "roofline", "history", "pairs")):
         path = tmp_path / f"{number}.png"
         watched.find(f"#{name}").screenshot(path=path)

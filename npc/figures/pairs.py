@@ -10,7 +10,7 @@ from statistics import median
 from typing import Final
 
 from npc.figures.chart import Grid, HeatCell
-from npc.machine.fabric import Topology, in_order, neighbours
+from npc.machine.fabric import Topology, in_order, neighbours, short_name
 from npc.records.units import format_quantity
 
 #: Server and client.
@@ -64,7 +64,11 @@ class Pairs:
         links: Collection[Collection[str]] = (),
     ) -> Grid:
         """The grid; blamed: hosts whose names stand out. links: pairs of hosts that are to blame."""
-        names = tuple(label for label, _ in self.groups)
+        labels = [label for label, _ in self.groups]
+        # domains take the room beside a grid, and are needed where they alone tell hosts apart
+        if len({short_name(label) for label in labels}) == len(labels):
+            labels = [short_name(label) for label in labels]
+        names = tuple(labels)
         grouped = len(self.groups) < len(self.hosts)
         return Grid(
             ident=ident,
@@ -77,7 +81,11 @@ class Pairs:
             ),
             row_title="server",
             column_title="client",
-            blamed=frozenset(label for label, members in self.groups if not set(blamed).isdisjoint(members)),
+            blamed=frozenset(
+                label
+                for label, (_, members) in zip(labels, self.groups, strict=True)
+                if not set(blamed).isdisjoint(members)
+            ),
             filled=True,
             side=24.0,
         )

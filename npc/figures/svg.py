@@ -315,11 +315,11 @@ class _Places:
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        # Beside the line of a group there must be room for bold names, and for larger ones on small screens.
-        named = (9.0 if grid.groups else 6.6) * _longest(grid.rows)
+        # There must be room for bold names, and for larger ones on small screens.
+        named = (9.0 if grid.groups else 8.2) * _longest(grid.rows)
         outer = 14 + 8.2 * _longest([name for name, _ in grid.groups]) if grid.groups else 0.0
         self.left = 30 + outer + named
-        self.top = 30 + 6.6 * _longest(grid.columns)
+        self.top = 30 + 8.2 * _longest(grid.columns)
         self.line = self.left - named - 14
         room = (WIDTH - self.left - 10) / max(len(grid.columns), 1)
         self.wide = min(grid.wide or grid.side, room)

@@ -9,6 +9,7 @@ import pytest
 from npb.heatmap import MAX_NODES, draw
 from npb.localise import judge
 from npb.suspects import PairResult
+from npc.figures.pairs import Pairs
 from npc.machine.fabric import Topology, parse
 from tests.made.pairs import Cluster, crossing, slow_link, slow_node
 
@@ -67,6 +68,19 @@ def test_failed_pairs_and_a_run_without_any_value_are_drawn(tmp_path: Path) -> N
     drawn(tmp_path / "all.png", Cluster(8, lambda a, b: 0.0).rounds())
     drawn(tmp_path / "many.png", Cluster(200, lambda a, b: 0.0).rounds("sample:2"))
     assert all((tmp_path / name).stat().st_size > 10_000 for name in ("one.png", "all.png", "many.png"))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "names"),
+    [(("n1.site.org", "n2.site.org"), ("n1", "n2")), (("n1.ib", "n1.eth"), ("n1.eth", "n1.ib"))],
+)
+def test_domains_stand_beside_the_map_only_where_they_tell_hosts_apart(
+    hosts: tuple[str, str], names: tuple[str, str]
+) -> None:
+    pairs = Pairs({hosts: [1.0]}, "B/s", "higher", 1.0)
+    grid = pairs.grid("pairs", "", "", blamed=hosts[:1])
+    assert grid.rows == grid.columns == names
+    assert grid.blamed == {names[pairs.hosts.index(hosts[0])]}
 
 
 def test_no_results_are_no_picture(tmp_path: Path) -> None:

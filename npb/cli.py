@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="a fresh server for each step (perftest and iperf3 -1 get one anyway)",
     )
-    add("--parser", metavar="NAME", help="reads the client's output; raw: none (default: by the tool)")
+    add("--parser", metavar="NAME", help="parser of the client's output; raw: none (default: by the tool)")
 
     add = parser.add_argument_group("what is repeated").add_argument
     add(
@@ -79,14 +79,21 @@ def parser() -> argparse.ArgumentParser:
         metavar="PERCENT",
         help="how far a median's 95 %% interval may reach to either side (3)",
     )
-    add("--samples-max", type=_count, metavar="N", help="clients of a step that auto starts (14)")
+    add("--samples-max", type=_count, metavar="N", help="most clients of a step that auto starts (14)")
     add(
         "--case-time",
         type=_seconds,
         metavar="S",
         help="auto starts more than six clients of a step if all of them take no longer (6)",
     )
-    add("--shuffle", nargs="?", const=-1, type=int, metavar="SEED", help="random order; the seed is recorded")
+    add(
+        "--shuffle",
+        nargs="?",
+        const=-1,
+        type=int,
+        metavar="SEED",
+        help="random order; a seed is drawn and recorded if none is given",
+    )
     add("--fail-fast", action="store_true", help="stop at the first failed step")
 
     add = parser.add_argument_group("addresses and CPUs").add_argument
@@ -95,12 +102,16 @@ def parser() -> argparse.ArgumentParser:
         "--modify_hostname",
         nargs=2,
         metavar=("OLD", "NEW"),
-        help="in the server's host name, for a second network: node ib-node",
+        help="replace OLD by NEW in the server's host name, for a second network: node ib-node",
     )
-    add("--interface", metavar="NAME", help="the server's address on this interface")
-    add("--hostfile-addresses", metavar="FILE", help="lines `host address`")
-    add("--server-cpus", metavar="LIST", help="such as 0-3,8 (default: all of the job's)")
-    add("--client-cpus", metavar="LIST", help="the same for the client")
+    add("--interface", metavar="NAME", help="take the server's address on this interface")
+    add(
+        "--hostfile-addresses",
+        metavar="FILE",
+        help="file of lines `host address`: where each host's server is reached",
+    )
+    add("--server-cpus", metavar="LIST", help="CPUs of the server, such as 0-3,8 (default: all of the job's)")
+    add("--client-cpus", metavar="LIST", help="CPUs of the client (default: all of the job's)")
 
     add = parser.add_argument_group("limits, in seconds").add_argument
     add("--ready-timeout", type=_seconds, default=10.0, metavar="S", help="until the server listens (10)")
@@ -111,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
         help="take the server as ready after this time, for one whose socket cannot be seen (perftest -R)",
     )
     add("--timeout", type=_seconds, default=60.0, metavar="S", help="for each step (60)")
-    add("--total-timeout", type=_seconds, metavar="S", help="for everything")
+    add("--total-timeout", type=_seconds, metavar="S", help="for everything (default: as long as it takes)")
     add("--start-timeout", type=_seconds, default=120.0, metavar="S", help="until MPI has started (120)")
 
     add = parser.add_argument_group("many nodes, one process each").add_argument
@@ -126,9 +137,9 @@ def parser() -> argparse.ArgumentParser:
 
     add = parser.add_argument_group("output").add_argument
     add("--output", metavar="DIR", help="keep raw output, launches.jsonl and records.csv there")
-    add("--format", choices=("table", "csv", "json", "raw"), default="table", help="on stdout (table)")
-    add("--platform", metavar="NAME", help="in the records (default: the host name)")
-    add("--benchmark", metavar="NAME", help="in the records (default: the tool)")
+    add("--format", choices=("table", "csv", "json", "raw"), default="table", help="what is printed (table)")
+    add("--platform", metavar="NAME", help="platform's name in the records (default: the host's)")
+    add("--benchmark", metavar="NAME", help="benchmark's name in the records (default: the tool's)")
     return parser
 
 

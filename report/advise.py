@@ -26,7 +26,7 @@ SCHEMA: Final = 1
 @click.option(
     "--platform",
     default="",
-    help="Platform whose nominal limits hold (default: the records' own); it chooses among several.",
+    help="Platform whose records are judged, by its nominal limits (default: the one that there is).",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object (docs/advise.md).")
 @click.option("--rules", "list_rules", is_flag=True, help="List the rules with their sources.")

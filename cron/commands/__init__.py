@@ -19,21 +19,29 @@ HISTORY: Final = "history"
 LOCK: Final = "nightly.lock"
 
 of_history = click.option(
-    "--history", type=PathParameter(file_okay=False), help="Folder of histories (history/)."
+    "--history", type=PathParameter(file_okay=False), help="Folder of histories (default: history/)."
 )
 of_platform = click.option(
-    "--platform", default="localhost", show_default=True, help="Folder in platforms/, or any other."
+    "--platform",
+    default="localhost",
+    show_default=True,
+    help="A folder in platforms/, or the path of another one.",
 )
 
 of_tags = click.option(
-    "--tag", "tags", multiple=True, help=f"Part of the benchmarks: {', '.join(TAGS)}; may be repeated."
-)
+    "--tag", "tags", multiple=True,
+    help=f"Part of the benchmarks: {', '.join(TAGS)}; may be repeated (default: the first five).",
+)  # fmt: skip
 of_settings = click.option(
-    "--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of a benchmark: samples=10."
+    "--set",
+    "given",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter of a benchmark, such as samples=10 (docs/characterise.md); may be repeated.",
 )
 of_each_node = click.option(
     "--each-node", is_flag=True,
-    help="Every node of the partition: node benchmarks, and a test with another node (docs/nightly.md).",
+    help="Measure every node of the partition: by itself, and with another one (docs/nightly.md).",
 )  # fmt: skip
 of_at_once = click.option(
     "--at-once", type=click.IntRange(1), default=8, show_default=True,
@@ -41,9 +49,12 @@ of_at_once = click.option(
 )  # fmt: skip
 of_node_benchmarks = click.option(
     "--node-benchmark", "node_benchmarks", multiple=True, metavar="NAME",
-    help="What --each-node runs on a node (stream, likwid): a folder in benchmarks/, or a JUBE file.",
+    help="What --each-node runs on a node: a folder in benchmarks/, or a JUBE file; may be repeated "
+    "(default: stream, likwid).",
 )  # fmt: skip
-of_benchmark = click.option("--benchmark", help="This one alone: a folder in benchmarks/, or a JUBE file.")
+of_benchmark = click.option(
+    "--benchmark", help="Measure by this one alone: a folder in benchmarks/, or a JUBE file."
+)
 
 
 def chosen(

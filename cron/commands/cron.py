@@ -20,9 +20,13 @@ def cron() -> None:
 
 @cron.command()
 @of_platform
-@click.option("--at", default="02:30", show_default=True, help="Time of day; several: 00:00,12:00.")
-@click.option("--scrontab", "kind", flag_value="scrontab", help="As a job of Slurm's scrontab.")
-@click.option("--systemd", "kind", flag_value="systemd", help="As a systemd service and timer.")
+@click.option(
+    "--at", default="02:30", show_default=True, help="When nights begin; several times: 00:00,12:00."
+)
+@click.option("--scrontab", "kind", flag_value="scrontab", help="Use Slurm's scrontab, not cron.")
+@click.option(
+    "--systemd", "kind", flag_value="systemd", help="Use a service and a timer of systemd, not cron."
+)
 @of_history
 @click.argument("words", nargs=-1)
 def install(platform: str, at: str, kind: str | None, history: Path | None, words: tuple[str, ...]) -> None:
@@ -132,7 +136,7 @@ def show(history: Path | None) -> None:
 
 @cron.command()
 @of_platform
-@click.option("--scrontab", is_flag=True, help="From Slurm's scrontab.")
+@click.option("--scrontab", is_flag=True, help="Take it out of Slurm's scrontab.")
 def remove(platform: str, scrontab: bool) -> None:
     """Take the line for a platform out of the crontab again; history and runs stay."""
     from pathlib import Path

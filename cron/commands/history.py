@@ -32,10 +32,17 @@ _SHARED = 4000
 
 @click.command(short_help="The nights so far, series by series.")
 @click.argument("pattern", default="*")
-@click.option("--platform", default="localhost", show_default=True, help="Whose history: platforms/, or any.")
+@click.option(
+    "--platform",
+    default="localhost",
+    show_default=True,
+    help="Whose history: a name in platforms/, or any other.",
+)
 @of_history
-@click.option("--replay", is_flag=True, help="The verdict of each night, by today's rule.")
-@click.option("--figures", type=PathParameter(file_okay=False), help="Draw into this folder, as PNG.")
+@click.option("--replay", is_flag=True, help="Print the verdict of each night, by today's rule.")
+@click.option(
+    "--figures", type=PathParameter(file_okay=False), help="Draw the nights into this folder, as PNG."
+)
 @click.option("--topology", help="Switches and racks: slurm, or a file (docs/blame.md).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the tables.")
 def history(

@@ -39,33 +39,43 @@ NIGHTS: Final = "runs/nightly"
 @of_settings
 @of_benchmark
 @of_history
-@click.option("--output", type=PathParameter(file_okay=False), help="Raw runs (runs/nightly/PLATFORM).")
 @click.option(
-    "--limit", type=Duration(), default="3h", show_default=True, help="For all of it: 90s, 10m, 3h."
+    "--output",
+    type=PathParameter(file_okay=False),
+    help="Folder of the raw runs (default: runs/nightly/PLATFORM).",
+)
+@click.option(
+    "--limit",
+    type=Duration(),
+    default="3h",
+    show_default=True,
+    help="How long the night may take: 90s, 10m, 3h.",
 )
 @click.option(
     "--budget", type=Duration(),
-    help="Node time of its jobs, nodes times hours as Slurm bills them: 10m, 8h (default: no end).",
+    help="Node time that its jobs may take, nodes times hours as Slurm bills them: 10m, 8h (default: any).",
 )  # fmt: skip
 @of_each_node
 @click.option(
     "--within", type=click.IntRange(1), default=14, show_default=True,
-    help="Nights in which --each-node comes to every node.",
+    help="Number of nights in which --each-node has measured every node once.",
 )  # fmt: skip
 @of_at_once
 @of_node_benchmarks
 @click.option(
     "--keep-runs", type=click.IntRange(0), default=14, show_default=True,
-    help="Good nights whose raw runs stay; those of bad nights always do.",
+    help="Number of good nights whose raw runs are kept; those of bad nights always are.",
 )  # fmt: skip
 @click.option(
-    "--topology", default="", help="slurm, or a file of switches and racks, which may be to blame, too."
+    "--topology",
+    default="",
+    help="Switches and racks, which may be to blame, too: slurm, or a file (docs/blame.md).",
 )
 @click.option("--no-pairs", is_flag=True, help="Do not confirm suspects by a matrix of pairs.")
-@click.option("--drain", is_flag=True, help="Drain the nodes that are named, and confirmed where possible.")
+@click.option("--drain", is_flag=True, help="Let Slurm drain the nodes to blame (docs/nightly.md).")
 @click.option(
     "--textfile", type=PathParameter(file_okay=False, exists=True),
-    help="Folder of node_exporter's textfile collector.",
+    help="Also write npc-PLATFORM.prom into this folder of node_exporter's textfile collector.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json instead of the table.")
 def nightly(

@@ -67,9 +67,15 @@ class Values(click.ParamType):
         return values
 
 
-@study.command(context_settings={"ignore_unknown_options": True})
+@study.command(
+    short_help="Run COMMAND in every condition (what npc study does).",
+    context_settings={"ignore_unknown_options": True},
+)
 @click.option(
-    "--platform", default="localhost", show_default=True, help="Folder in platforms/, or any other."
+    "--platform",
+    default="localhost",
+    show_default=True,
+    help="A folder in platforms/, or the path of another one.",
 )
 @click.option(
     "--nodes", type=Values(int), default="1", show_default=True, help="Numbers of nodes, a job each."
@@ -85,7 +91,7 @@ class Values(click.ParamType):
 @click.option("--threads", type=Values(int), default="1", show_default=True, help="Threads of each rank.")
 @click.option(
     "--binding", type=Values(str), default="default", show_default=True, metavar="WAY,…",
-    help="default (the launcher's), core, hwthread, none, ppr:N:socket, ppr:N:numa.",
+    help="How ranks are bound: default (by the launcher), core, hwthread, none, ppr:N:socket, ppr:N:numa.",
 )  # fmt: skip
 @click.option(
     "--variable", "variables", multiple=True, metavar="NAME=V1,V2,…",
@@ -93,40 +99,54 @@ class Values(click.ParamType):
 )  # fmt: skip
 @click.option(
     "--memory", type=Values(float), default="0", show_default=True,
-    help="Processes on other cores of each NUMA node that take bandwidth away; 0.5: one, half of the time.",
+    help="Processes that take memory bandwidth, on other cores of each NUMA node; 0.5: one, half the time.",
 )  # fmt: skip
 @click.option(
     "--frequency", type=Values(str), default="usual", show_default=True, metavar="GHZ,…",
-    help="Clocks of the CPUs, and usual: by cpufreq as root, or srun's --cpu-freq.",
+    help="Clocks of the CPUs (by cpufreq as root, or srun --cpu-freq); usual: as they are.",
 )  # fmt: skip
 @click.option(
     "--network", type=Values(str), default="usual", show_default=True, metavar="RATE|NAME=VALUE,…",
-    help="What each node can send, as 100Mbit or 1GB a second, and usual: by tc as root. NAME=VALUE: another "
-    "network, by MPI's variable (OMPI_MCA_btl_tcp_if_include=eth1, UCX_NET_DEVICES=mlx5_1:1).",
+    help="What each node can send a second, as 100Mbit or 1GB (by tc as root); usual: as it is. NAME=VALUE: "
+    "another network, by MPI's variable (OMPI_MCA_btl_tcp_if_include=eth1, UCX_NET_DEVICES=mlx5_1:1).",
 )  # fmt: skip
-@click.option("--interface", default="", help="The interface of --network (default: the only one).")
+@click.option(
+    "--interface", default="", help="Network interface that --network slows down (default: the only one)."
+)
 @click.option(
     "--runs", type=Runs(), default=AUTO, show_default=True,
-    help="Of each condition; auto: six, and more while its median is known no better than to 3 %.",
+    help="Runs of each condition; auto: six, and more while its median is known no better than to 3 %.",
 )  # fmt: skip
 @click.option(
     "--expect", "expected", multiple=True, metavar="TEXT",
-    help="What you expect, written down before: '4 nodes >= 3.5 x 1 node' (speeds); may be repeated.",
+    help="Speeds that you expect, to be judged at the end: '4 nodes >= 3.5 x 1 node'; may be repeated.",
 )  # fmt: skip
 @click.option("--name", default="", help="What to call the program (default: its file's name).")
-@click.option("--parser", "tool", default="", help="Parser of its output (default: by the program's name).")
+@click.option(
+    "--parser", "tool", default="", help="Parser of the program's output (default: by the program's name)."
+)
 @click.option(
     "--seconds", "says", default="", metavar="REGEX",
-    help="Where the program says how long it computed, which then is its time: the first group, in seconds.",
+    help="Where the program prints its time (default: the run time); the first group is the seconds.",
 )  # fmt: skip
 @click.option(
-    "--observe/--no-observe", default=True, show_default=True, help="By npc observe, also inside MPI."
+    "--observe/--no-observe",
+    default=True,
+    show_default=True,
+    help="Watch each run by npc observe, also inside MPI.",
 )
 @click.option(
-    "--timeout", "timeout_s", type=Duration(), default="5m", show_default=True, help="What a run may take."
+    "--timeout",
+    "timeout_s",
+    type=Duration(),
+    default="5m",
+    show_default=True,
+    help="How long a run may take.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**31), help="Order of the launches (default: from the clock)."
+    "--seed",
+    type=click.IntRange(0, 2**31),
+    help="Seed of the order of the launches (default: from the clock).",
 )
 @click.option(
     "--set",
@@ -136,7 +156,9 @@ class Values(click.ParamType):
     help="A setting of the platform: timelimit=02:00:00.",
 )
 @of_limit
-@click.option("--output", type=PathParameter(file_okay=False), help="Folder (default: study-PROGRAM).")
+@click.option(
+    "--output", type=PathParameter(file_okay=False), help="Folder of the study (default: study-PROGRAM)."
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, callback=program_first)
 def run(
     platform: str,
@@ -208,7 +230,7 @@ def run(
     sys.exit(_go_on(place.folder, limit))
 
 
-@study.command()
+@study.command(short_help="Make the runs that a study still lacks.")
 @click.argument("folder", type=PathParameter(exists=True, file_okay=False))
 @of_limit
 def resume(folder: Path, limit: float | None) -> None:
@@ -217,9 +239,11 @@ def resume(folder: Path, limit: float | None) -> None:
     sys.exit(_go_on(folder, limit))
 
 
-@study.command()
+@study.command(short_help="Do a study again, and say what differs.")
 @click.argument("folder", type=PathParameter(exists=True, file_okay=False))
-@click.option("--output", type=PathParameter(file_okay=False), help="Folder (default: FOLDER-again).")
+@click.option(
+    "--output", type=PathParameter(file_okay=False), help="Folder of the new study (default: FOLDER-again)."
+)
 @click.option("--platform", help="Another platform (default: the study's own copy of its platform).")
 @of_limit
 def repeat(folder: Path, output: Path | None, platform: str | None, limit: float | None) -> None:
@@ -244,7 +268,7 @@ def repeat(folder: Path, output: Path | None, platform: str | None, limit: float
     sys.exit(code)
 
 
-@study.command()
+@study.command(short_help="Print what came of a study.")
 @click.argument("folder", type=PathParameter(exists=True, file_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="Print study.json instead of the table.")
 def show(folder: Path, as_json: bool) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RESOURCES: Final[tuple[Resource, ...]] = ("cpu", "memory", "mpi", "io")
 
 
-@click.command()
+@click.command(short_help="Predict a study's time on another machine.")
 @click.argument("folder", type=PathParameter(exists=True, file_okay=False))
 @click.option("--on", "there", type=PathParameter(), metavar="RUN", help="Characterisation of that machine.")
 @click.option(

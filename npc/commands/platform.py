@@ -13,17 +13,21 @@ def platform() -> None:
     """Platforms: what NPC knows of a cluster."""
 
 
-@platform.command()
+@platform.command(short_help="Write platforms/NAME from what Slurm and a node say.")
 @click.argument("name")
 @click.option("--partition", "wanted", help="Slurm's partition (default: its default one).")
 @click.option("--account", default="", help="Slurm's account, where jobs need one.")
 @click.option(
-    "--node/--no-node", "ask_node", default=True, help="Ask a node in a short job; else Slurm alone."
+    "--node/--no-node",
+    "ask_node",
+    default=True,
+    show_default=True,
+    help="Ask a node in a short job, or Slurm alone.",
 )
 @click.option(
-    "--patience", type=float, default=60.0, show_default=True, help="Seconds for a node to be free."
+    "--patience", type=float, default=60.0, show_default=True, help="Seconds to wait for a free node."
 )
-@click.option("--alone", is_flag=True, help="This machine alone, as where there is no Slurm.")
+@click.option("--alone", is_flag=True, help="A platform of this machine alone, as where there is no Slurm.")
 def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: float, alone: bool) -> None:
     """Write platforms/NAME from what Slurm and one of its nodes say, or without Slurm this machine.
 

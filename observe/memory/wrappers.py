@@ -35,8 +35,13 @@ _LAST: Final = ("-U_FORTIFY_SOURCE",)
 _CLANG_LAST: Final = ("-fno-vectorize", "-fno-slp-vectorize")
 
 
-def _command(name: str, what: str, variable: str, names: tuple[str, ...], c_like: bool) -> click.Command:
-    @click.option("--with", "other", metavar="COMPILER", help="Another compiler, such as mpicc.")
+def _command(
+    name: str, what: str, variable: str, names: tuple[str, ...], mpi: str, source: str
+) -> click.Command:
+    @click.option(
+        "--with", "other", metavar="COMPILER",
+        help=f"Use another compiler, such as {mpi} (default: ${variable}, else {names[0]}).",
+    )  # fmt: skip
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     @click.pass_context
     def compile_counted(ctx: click.Context, other: str | None, arguments: tuple[str, ...]) -> None:
@@ -50,7 +55,7 @@ def _command(name: str, what: str, variable: str, names: tuple[str, ...], c_like
         try:
             if "-static" in arguments:
                 raise NoLibrary("-static: a program that counts needs the shared library")
-            first, last = flags(words, memory_library("count"), c_like)
+            first, last = flags(words, memory_library("count"), name != "fc")
             os.execvp(words[0], [*words, *first, *arguments, *last])
         except (NoLibrary, OSError) as error:
             reason = f"{words[0]}: {error.strerror}" if isinstance(error, OSError) else error
@@ -61,13 +66,13 @@ def _command(name: str, what: str, variable: str, names: tuple[str, ...], c_like
 
     ARGUMENTS are the compiler's. Build the program as usual, with this as its compiler, and run it by
     `npc observe --memory=count`. The compiler is ${variable}, or else {names[0]}; gcc or clang, or a wrapper
-    of theirs such as mpicc.
+    of theirs such as {mpi}.
 
     Exit code: the compiler's; 127 if it could not be started.
 
     \b
-    npc {name} -O2 -fopenmp -o app app.c
-    npc {name} --with mpicc -O2 -o app app.c
+    npc {name} -O2 -fopenmp -o app {source}
+    npc {name} --with {mpi} -O2 -o app {source}
     make {variable}="npc {name}"
     """
     return click.command(
@@ -108,6 +113,6 @@ def wrapped_calls() -> list[str]:
     return re.findall(r"WRAPPED\((\w+)\)\(", (SOURCES / "count_calls.c").read_text(encoding="utf-8"))
 
 
-cc: Final = _command("cc", "C", "CC", ("gcc", "cc", "clang"), c_like=True)
-cxx: Final = _command("c++", "C++", "CXX", ("g++", "c++", "clang++"), c_like=True)
-fc: Final = _command("fc", "Fortran", "FC", ("gfortran",), c_like=False)
+cc: Final = _command("cc", "C", "CC", ("gcc", "cc", "clang"), "mpicc", "app.c")
+cxx: Final = _command("c++", "C++", "CXX", ("g++", "c++", "clang++"), "mpicxx", "app.cpp")
+fc: Final = _command("fc", "Fortran", "FC", ("gfortran",), "mpif90", "app.f90")

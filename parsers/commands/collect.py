@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 @click.command(short_help="The raw outputs of a JUBE run → records.csv.")
 @click.argument("run", type=RunParameter())
 @click.option("--platform", default="", help="Name of the platform (default: as the platform file says).")
-@click.option("--output", type=PathParameter(dir_okay=False), help="Default: RUN/records.csv.")
+@click.option(
+    "--output", type=PathParameter(dir_okay=False), help="File to write (default: RUN/records.csv)."
+)
 def collect(run: Path, platform: str, output: Path | None) -> None:
     """Records of a JUBE run: RUN/records.csv.
 

@@ -20,7 +20,12 @@ _STDIN: Final = "-"
 @click.argument("tool")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
-    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print them.",
 )
 @click.option("--command", default="", help="The tool's command line, where the text does not hold it.")
 def parse(tool: str, files: tuple[str, ...], form: str, command: str) -> None:

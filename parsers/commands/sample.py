@@ -61,7 +61,9 @@ RAW = "raw"
 @click.option(
     "--each", multiple=True, metavar="NAME=V1,V2,…", help="Values of {NAME} in the command; may be repeated."
 )
-@click.option("--cases", type=PathParameter(dir_okay=False, exists=True), help="JSON lines with the cases.")
+@click.option(
+    "--cases", type=PathParameter(dir_okay=False, exists=True), help="File of JSON lines with the cases."
+)
 @click.option(
     "--param",
     "params",
@@ -69,10 +71,8 @@ RAW = "raw"
     metavar="NAME=VALUE",
     help="What every record of these launches notes beside its value; may be repeated.",
 )
-@click.option(
-    "--seed", type=int, help="Order of the launches: shuffled by this seed (default: from the clock)."
-)
-@click.option("--in-order", is_flag=True, help="Do not shuffle.")
+@click.option("--seed", type=int, help="Seed of the order of the launches (default: from the clock).")
+@click.option("--in-order", is_flag=True, help="Do not shuffle the launches.")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -81,8 +81,14 @@ RAW = "raw"
     type=click.FloatRange(0, 1e6, min_open=True),
     help="Seconds that one launch may take.",
 )
-@click.option("--require", metavar="REGEX", help="What the output of a launch that worked has.")
-@click.option("--output", type=PathParameter(file_okay=False), default="launches", show_default=True)
+@click.option("--require", metavar="REGEX", help="A launch worked only if its output has this.")
+@click.option(
+    "--output",
+    type=PathParameter(file_okay=False),
+    default="launches",
+    show_default=True,
+    help="Folder to write.",
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, callback=program_first)
 def sample(
     tool: str,

@@ -32,25 +32,32 @@ _MOST_NAMES: Final = 12
     help="Split the records of all A B… by platform, night, run, benchmark, version, nodes, hosts, or a "
     "param: params.mpi.",
 )  # fmt: skip
-@click.option("--reference", default="", metavar="NAME", help="The side A (default: the first).")
+@click.option(
+    "--reference",
+    default="",
+    metavar="NAME",
+    help="Which of them is A, that the others are compared with (default: the first).",
+)
 @click.option(
     "--ignore", multiple=True, metavar="NAME",
     help="What may differ in a pair: size, nodes, version, or a param's name; disturbed: use disturbed "
     "records, too. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--case", "cases", multiple=True, metavar="PATTERN", help="Only these tests: osu_bw, 'likwid/*'."
+    "--case",
+    "cases",
+    multiple=True,
+    metavar="PATTERN",
+    help="Compare only these tests: osu_bw, 'likwid/*'; may be repeated (default: all).",
 )
-@click.option(
-    "--statistics", is_flag=True, help="Also percentiles, least and most, not only headline numbers."
-)
+@click.option("--statistics", is_flag=True, help="Compare percentiles, minima and maxima as well.")
 @click.option(
     "--least", default=0.02, show_default=True, type=click.FloatRange(0, 10), metavar="SHARE",
-    help="Smaller differences are the same.",
+    help="Differences below this share of the value count as the same.",
 )  # fmt: skip
 @click.option(
     "--run-to-run", type=click.FloatRange(0, 1), metavar="SHARE",
-    help="How much runs of one machine differ (standard deviation), where no runs say it.",
+    help="How much runs of one machine differ, their standard deviation (default: as earlier runs say).",
 )  # fmt: skip
 @click.option(
     "--history", type=PathParameter(file_okay=False),
@@ -59,17 +66,17 @@ _MOST_NAMES: Final = 12
 @click.option("--all", "everything", is_flag=True, help="Show also what is the same or not comparable.")
 @click.option(
     "--format", "form", type=click.Choice(("table", "markdown", "csv", "json")), default="table",
-    show_default=True,
+    show_default=True, help="How to print it.",
 )  # fmt: skip
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
 @click.option(
     "--plot", type=PathParameter(file_okay=False), metavar="DIR",
-    help="Write compare-sizes and compare-rooflines (.png, .svg) there.",
+    help="Draw compare-sizes and compare-rooflines (.png, .svg) into this folder.",
 )  # fmt: skip
 @click.option(
     "--fail-on",
     type=click.Choice(("worse", "different")),
-    help="End with 7 if any series is worse, or differs.",
+    help="End with exit code 7 if a series is worse, or differs (default: end with 0).",
 )
 def compare(
     what: tuple[str, ...],

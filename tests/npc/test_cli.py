@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from npc.cli import entry_points
@@ -147,6 +149,18 @@ def test_a_broken_command_costs_only_itself(site: tuple[str, ...]) -> None:
         assert called.returncode == 1
         assert reason in called.stderr
         assert "Traceback" not in called.stderr
+
+
+def options(command: click.Command) -> Iterator[click.Option]:
+    """Of a command and those below it."""
+    yield from (each for each in command.params if isinstance(each, click.Option))
+    for below in getattr(command, "commands", {}).values():
+        yield from options(below)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_says_what_it_does(name: str) -> None:
+    assert [each.opts for each in options(entry_points()[name].load()) if not each.help] == []
 
 
 @pytest.mark.parametrize(

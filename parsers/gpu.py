@@ -39,8 +39,14 @@ _CORES: Final = re.compile(
 _MEMORY: Final = re.compile(
     rf"\nMemory = {WHOLE} bytes, ({WHOLE}) bits wide, at most ({NUMBER}) MHz, ECC (on|off)(?=\n)"
 )
-_MEANWHILE: Final = re.compile(rf"\nClock = ({NUMBER}) MHz, of the memory {NUMBER} MHz(?=\n)")
-_HELD: Final = re.compile(r"\nHeld down by = ([a-z ,]{1,120})(?=\n)")
+_REASONS: Final = (
+    "application clocks|power cap|hardware slowdown|sync boost|thermal slowdown|hardware thermal slowdown"
+    "|power brake|display clocks"
+)
+_CLOCK: Final = re.compile(
+    rf"Clock = ({NUMBER}) MHz, of the memory {NUMBER} MHz\n"
+    rf"Held down by = (nothing|(?:{_REASONS})(?:, (?:{_REASONS}))*)\n"
+)
 _OTHERS: Final = re.compile(rf"\nOthers = ({WHOLE})(?=\n)")
 _ERROR: Final = re.compile(r"\n((?:gpu|usage|unavailable): [^\n]+)(?=\n)")
 _END: Final = "\nComplete\n"
@@ -119,16 +125,16 @@ def _of_gpu(part: str, gpu: re.Match[str], lines: str) -> Readings:
         sheet = sheet._replace(bandwidth=2 * float(memory[2]) * 1e6 * int(memory[1]) / 8 or math.inf)
     if others:
         head["gpu_processes"] = others[1]
-    for stretch in re.split(r"(?<=\n)(?=Others = )", lines):
-        clock, held = _MEANWHILE.search(stretch), _HELD.search(stretch)
-        params = {**head, "held_down_by": held[1]} if held else head
-        rows = list(_READ[part](stretch, params, sheet))
-        yield from rows
+    rows: list[Reading] = []
+    for stretch in re.split(r"(?<=\n)(?=Clock = )", lines):
+        clock = _CLOCK.match(stretch)
         if clock and rows and float(clock[1]):
-            of = {**params, "part": rows[0].params.get("precision", part)}
+            of = {**head, "part": rows[-1].params.get("precision", part), "held_down_by": clock[2]}
             if cores:
                 of["highest_clock"] = f"{cores[3]}e6"
             yield Reading("clock", "clock", float(f"{clock[1]}e6"), params=of)
+        rows = list(_READ[part](stretch, head, sheet))
+        yield from rows
 
 
 def _status(wrong: str, median: str, least: str, limit: str = "") -> str:

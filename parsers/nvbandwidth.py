@@ -6,8 +6,9 @@ measured. `case` is the test's name. A column is a GPU, and so is a row where th
 with the other; of host and GPU, and of one GPU's own memory, {"gpu": column}. The number is the median of
 three trials of many copies; size is what ``-b`` asked for (MiB).
 
-A matrix whose sum is not the one that is printed below it is invalid: several programs wrote at once, or
-lines are lost. A test that was waived (too few GPUs, no access between them) is not there.
+A matrix whose sum is not the one that is printed below it, or that has none, is invalid: several programs
+wrote at once, or lines are lost; versions before 0.3 print none. A test that was waived (too few GPUs, no
+access between them) is not there.
 
 Source: nvbandwidth's README, ``output.cpp``, ``json_output.cpp``; https://github.com/NVIDIA/nvbandwidth.
 """
@@ -85,7 +86,9 @@ def _matrix(
     ]
     total, step = sum(float(value) for *_, value in cells), 0.01 * (len(cells) + 1)
     status = OK
-    if re.fullmatch(NUMBER, printed) and abs(total - float(printed)) > step + 1e-5 * total:
+    if not printed:
+        status = "invalid: its sum is lacking, as of a matrix that was not ended"
+    elif re.fullmatch(NUMBER, printed) and abs(total - float(printed)) > step + 1e-5 * total:
         status = f"invalid: the sum is {total:.2f}, and {printed} is printed"
     for row, column, value in cells:
         if between is None:

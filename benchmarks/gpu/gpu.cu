@@ -110,24 +110,33 @@ static const struct {
     {0x20, "thermal slowdown"}, {0x40, "hardware thermal slowdown"}, {0x80, "power brake"}, {0x100, "display clocks"},
 };
 
-/* What is told of clocks counts only if the work in the default stream has not ended before. */
-static void print_meanwhile(const char *pci)
+/* Before anything is measured: whose numbers they will be. */
+static void print_others(const char *pci)
 {
-    enum { SM = 1, MEMORY = 2, MOST = 256 };
-    struct process {
+    enum { MOST = 256 };
+    static struct {
         unsigned pid;
         unsigned long long bytes;
         unsigned instance, compute;
-    };
-    static process processes[MOST];
+    } processes[MOST];
     Nvml nvml(pci);
-    unsigned sm = 0, memory = 0, number = MOST;
+    unsigned number = MOST;
+    CUDA(cudaFree(nullptr)); /* from here on this process is one of them */
+    if (nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", nvml.device, &number, &processes[0]))
+        printf("Others = %u\n", number > 1 ? number - 1 : 0);
+}
+
+/* Clocks, if the work in the default stream has not ended before they were told. */
+static void print_clocks(const char *pci)
+{
+    enum { SM = 1, MEMORY = 2 };
+    Nvml nvml(pci);
+    unsigned sm = 0, memory = 0;
     unsigned long long why = 0;
     bool clocks = nvml.call("nvmlDeviceGetClockInfo", nvml.device, (int)SM, &sm) &&
                   nvml.call("nvmlDeviceGetClockInfo", nvml.device, (int)MEMORY, &memory);
     bool reasons = nvml.call("nvmlDeviceGetCurrentClocksThrottleReasons", nvml.device, &why);
     bool running = cudaStreamQuery(0) == cudaErrorNotReady;
-    bool others = nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", nvml.device, &number, &processes[0]);
     if (clocks && running)
         printf("Clock = %u MHz, of the memory %u MHz\n", sm, memory);
     if (reasons && running) {
@@ -137,8 +146,6 @@ static void print_meanwhile(const char *pci)
                 names += (names.empty() ? "" : ", ") + std::string(reason.name);
         printf("Held down by = %s\n", names.empty() ? "nothing" : names.c_str());
     }
-    if (others)
-        printf("Others = %u\n", number > 1 ? number - 1 : 0); /* one of them is this process */
 }
 
 /* -- rounds -- */
@@ -164,7 +171,7 @@ static void watch(const char *pci, double seconds, const std::function<void()> &
     Nvml first(pci); /* the first call of a process takes the longest */
     for (double due = 0; due < WATCHED_S; due += seconds)
         work();
-    print_meanwhile(pci);
+    print_clocks(pci);
     CUDA(cudaDeviceSynchronize());
 }
 
@@ -340,7 +347,7 @@ static unsigned long long differing(const uint64_t *one, const uint64_t *other, 
     return wrong;
 }
 
-static void host(int, const char *pci)
+static void host(int, const char *)
 {
     const size_t most = 256 * MIB, sizes[] = {64 << 10, MIB, 16 * MIB, most};
     printf("memory   direction  size, bytes     median, s      least, s           MB/s    wrong\n");
@@ -394,7 +401,6 @@ static void host(int, const char *pci)
     }
     CUDA(cudaFree(there_too));
     CUDA(cudaFree(there));
-    print_meanwhile(pci);
 }
 
 /* -- starting and waiting -- */
@@ -411,7 +417,7 @@ static void print_latency(const char *what, const std::vector<double> &rounds)
     printf("%-22s %10.3f %10.3f\n", what, t.median * 1e6, t.least * 1e6);
 }
 
-static void launch(int, const char *pci)
+static void launch(int, const char *)
 {
     const int kernels = 500, calls = 50;
     void *there, *here;
@@ -446,7 +452,6 @@ static void launch(int, const char *pci)
     }
     CUDA(cudaFree(there));
     CUDA(cudaFreeHost(here));
-    print_meanwhile(pci);
 }
 
 /* -- matrix products -- */
@@ -685,6 +690,7 @@ int main(int argc, char **argv)
         CUDA(cudaSetDeviceFlags(cudaDeviceScheduleSpin));
         std::string pci = describe(gpu);
         go_near(pci.c_str());
+        print_others(pci.c_str());
         CUDA(cudaEventCreate(&before));
         CUDA(cudaEventCreate(&after));
         run->run(gpu, pci.c_str());

@@ -55,6 +55,8 @@ NOT_FOR_A_PATTERN: Final = {
     ("noise", "fail_cut.txt"): "npc sample requires the last line, without which the launch has failed",
     ("fio", "two_nodes.txt"): "each node's own figure, of a result that is of both",
     ("blas", "openblas_t3_on_2_cpus.txt"): "more threads than CPUs: a comparison of lines",
+    ("babelstream", "cuda_5.0_float_mebi.txt"): "a MB of 2^20 bytes, told in the heading",
+    ("babelstream", "omp_5.0_mebi_float.txt"): "a MB of 2^20 bytes, told in the heading",
     ("blas", "openblas_tiny.txt"): "calls too short for the clock: a comparison of numbers",
 }
 

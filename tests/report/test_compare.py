@@ -664,7 +664,10 @@ def test_how_it_ends(two: tuple[Path, Path], tmp_path: Path) -> None:
     assert nothing.returncode == 1 and "no test is called no_such_test; there are osu/" in nothing.stderr
     for words, message in (
         ((first,), "name two sides to compare"),
-        ((first, tmp_path / "nowhere"), "no run, no records.csv, and no PLATFORM@DATE"),
+        (
+            (first, tmp_path / "nowhere"),
+            "does not exist: npc characterise makes a run (nights: PLATFORM@DATE)",
+        ),
         ((first, "fuchs@2026-11-20"), "there is no history"),
         ((first, second, "--reference", "third"), "there are first, second"),
         ((first, second, "--by", "colour"), "there are platform, night"),

@@ -100,7 +100,7 @@ def _width(widths: Sequence[int]) -> int:
 
 def _leasts(cells: Sequence[Sequence[str]]) -> list[int]:
     """The widths below which a word would be cut; of the last column, below which little would stay in it."""
-    least = [max(len(word) for cell in column for word in _BETWEEN.split(cell)) for column in cells[:-1]]
+    least = [max(len(line) for cell in column for line in _fold(cell, 0)) for column in cells[:-1]]
     return [*least, min(max(map(len, cells[-1])), _LEAST_LAST)]
 
 
@@ -117,11 +117,14 @@ def _widths(cells: Sequence[Sequence[str]], room: int) -> list[int]:
 
 
 def _fold(cell: str, width: int) -> list[str]:
+    """Its lines, all of them as far to the right as its first word."""
+    text = cell.lstrip(" ")
+    inset = cell[: len(cell) - len(text)]
     lines = [""]
-    for word in _BETWEEN.split(cell):
+    for word in _BETWEEN.split(text):
         longer = f"{lines[-1]} {word}" if lines[-1] else word
-        if lines[-1] and len(longer) > width:
+        if lines[-1] and len(inset + longer) > width:
             lines.append(word)
         else:
             lines[-1] = longer
-    return lines
+    return [inset + line for line in lines]

@@ -46,6 +46,16 @@ def test_a_number_stays_with_its_unit_and_an_interval_whole(whole: str) -> None:
     assert any(whole in line for line in columns(rows)[1].split("\n"))
 
 
+def test_what_is_part_of_the_row_above_stays_farther_to_the_right() -> None:
+    rows = [
+        ("efficiency", "of n2"),
+        ("parallel", "66 %"),
+        ("  load balance", "67 %"),
+        ("    of the node", "70 %"),
+    ]
+    assert [len(line) - len(line.lstrip()) for line in columns(rows)] == [0, 0, 2, 4]
+
+
 def test_a_narrow_terminal_has_narrower_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     rows = [("words", "number"), (" ".join(["word"] * 30), "5 GB/s")]

@@ -133,7 +133,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--serial", action="store_true", help="one pair at a time instead of disjoint pairs at once")
     add("--topology", metavar="FILE", help="`scontrol show topology`, or a file of racks and switches")
-    add("--heatmap", metavar="PNG", help="where to draw it (default: heatmap.png in --output)")
+    add("--heatmap", type=_picture, metavar="PNG", help="where to draw it (default: heatmap.png in --output)")
 
     add = parser.add_argument_group("output").add_argument
     add("--output", metavar="DIR", help="keep raw output, launches.jsonl and records.csv there")
@@ -165,6 +165,12 @@ def _command(text: str) -> list[str]:
 
 def _runs(text: str) -> int | None:
     return None if text == "auto" else _count(text)
+
+
+def _picture(text: str) -> str:
+    if not text.endswith((".png", ".svg", ".pdf")):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a .png, .svg or .pdf")
+    return text
 
 
 def _count(text: str) -> int:

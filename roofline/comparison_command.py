@@ -38,7 +38,10 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
     found = find_sweeps(read, cases)
     if not found:
         usable = sum(record.ok for record in read)
-        raise failure(f"none of the {usable} usable records is of a test at two message sizes or more", 1)
+        chosen = f" of {', '.join(cases)} (--case)" if cases else ""
+        raise failure(
+            f"none of the {usable} usable records is of a test{chosen} at two message sizes or more", 1
+        )
     disturbed = in_words(record for one in found for some in one.records.values() for record in some)
     if as_json:
         lines = [

@@ -213,7 +213,7 @@ def _write(figure: Figure, path: Path) -> None:
     form = path.suffix[1:].lower()
     backend = get_registered_canvas_class(form)
     if backend is None:
-        raise ValueError(f"{path}: Matplotlib has no format {form!r}")
+        raise ValueError(f"a picture is .png, .svg or .pdf, not .{form}")
     write = getattr(backend(figure), f"print_{form}")
     write(path, **({"metadata": {"Date": None}} if form == "svg" else {}))
 

@@ -309,6 +309,7 @@ def test_a_folder_that_vanishes_ends_the_job_with_its_reason(tmp_path: Path) -> 
         (("--clientcmd", "echo", "--hostfile-addresses", "/nonexistent"), "No such file"),
         (("--clientcmd", "echo", "--output", "/dev/null/out"), "cannot write /dev/null/out"),
         (("--clientcmd", "echo", "--runs", "0"), "not a number of runs"),
+        (("--clientcmd", "echo", "--heatmap", "map.txt"), "not the name of a .png, .svg or .pdf"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_explained_once_before_anything_starts(options: tuple[str, ...], message: str) -> None:

@@ -144,5 +144,6 @@ def test_nothing_to_compare_is_one_and_no_records_two(tmp_path: Path) -> None:
     save_csv(list(records("osu", "osu_bw", 1.0, size=8)), tmp_path / "records.csv")
     ended = run(tmp_path)
     assert ended.returncode == 1 and "two message sizes" in ended.stderr and not ended.stdout
+    assert "osu_lat* (--case)" in run(tmp_path, "--case", "osu_lat*").stderr
     ended = run(tmp_path / "nowhere")
     assert ended.returncode == 2 and "Traceback" not in ended.stderr

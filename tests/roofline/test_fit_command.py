@@ -221,7 +221,7 @@ def test_files_are_written_and_pictures_drawn(tmp_path: Path) -> None:
     [
         (["nowhere.csv"], "nowhere.csv does not exist"),
         (["{records}", "--output", "/sys/nothing/fit.json"], "cannot write /sys/nothing/fit.json"),
-        (["{records}", "--plot", "fit.unknown"], "cannot draw fit.unknown"),
+        (["{records}", "--plot", "fit.unknown"], "cannot draw fit.unknown: a picture is .png, .svg or .pdf"),
         (["{folder}"], "is no run: name its folder"),
     ],
 )

@@ -13,7 +13,7 @@ from npc.columns import columns, sentences
 from npc.machine.environment import collect_environment
 from npc.machine.load import busy_processes
 from npc.machine.preflight import WATCHED_S, Finding, MpiTrial, preflight, start_two_ranks
-from npc.machine.tools import Found, Need, Site, find_all, os_release, ways_to_get
+from npc.machine.tools import Found, Need, Site, find_all, missing_libraries, os_release, ways_to_get
 from npc.places import home, is_checkout, own, suite
 
 #: Raised whenever a key of the JSON is renamed or changes its meaning.
@@ -67,6 +67,8 @@ def remedies(tools: Sequence[Found], site: Site) -> list[tuple[str, str]]:
         packages = " ".join(dict.fromkeys(site.package(found.tool) for found in packaged))
         names = ", ".join(found.tool.name for found in packaged)
         lines.append((names, site.install(packages)))
+    if site.apt is not None and (libraries := missing_libraries()):
+        lines.append(("libraries of blas, fft, hpcc", site.install(" ".join(libraries))))
     for found in missing:
         ways = ways_to_get(found.tool, site)
         if found in packaged:

@@ -102,6 +102,13 @@ OTHER_DEBIAN_PACKAGES: Final[Mapping[str, str]] = {
     "libblis4-pthread": "/usr/share/doc/libblis4-pthread/copyright",
     "libfftw3-double3": "/usr/share/doc/libfftw3-double3/copyright",
 }
+#: Those of them that benchmarks measure with.
+_LIBRARIES: Final = ("libopenblas0-pthread", "libblis4-pthread", "libfftw3-double3")
+
+
+def missing_libraries() -> list[str]:
+    """Debian packages of libraries that blas, fft and hpcc would measure with, and that are not here."""
+    return [name for name in _LIBRARIES if not Path(OTHER_DEBIAN_PACKAGES[name]).exists()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,6 +248,17 @@ def test_the_ways_are_those_of_this_site(site: Site, ways: list[str]) -> None:
     assert ways_to_get(named("likwid-bench"), site) == ways
 
 
+def test_libraries_that_no_command_stands_for_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("npc.machine.tools.OTHER_DEBIAN_PACKAGES", {
+        "libopenblas0-pthread": str(tmp_path), "libblis4-pthread": "/nowhere", "libfftw3-double3": "/nowhere",
+    })  # fmt: skip
+    (line,) = remedies([], Site(True, frozenset(), False, False, False))
+    assert line == ("libraries of blas, fft, hpcc", "apt-get install libblis4-pthread libfftw3-double3")
+    assert not remedies([], Site(False, None, False, False, False, "dnf"))
+
+
 def test_what_apt_has_is_one_command() -> None:
     apt = Site(False, frozenset({"jube", "qperf", "sockperf"}), False, False, False)
     missing = [Found(named(command), None, None) for command in ("jube", "qperf", "nuttcp")]

@@ -73,7 +73,7 @@ def test_a_shaped_link_gives_back_its_rate_and_its_latency(tmp_path: Path) -> No
     small = summarise([record.value or 0 for record in read_csv(latency) if record.size == 1])
     assert small.n == 6 and small.low is not None and small.high is not None
     # two estimates of one time: by all sizes together, and by the smallest of them alone
-    assert alpha["value"] == pytest.approx(small.median, rel=0.1)
+    assert alpha["value"] == pytest.approx(small.median, rel=0.25)
     assert alpha["low"] <= alpha["value"] <= alpha["high"]
     assert alpha["low"] <= small.high and small.low <= alpha["high"]
 

@@ -44,6 +44,7 @@ def test_a_function_called_now_and_then_is_attached_and_counted_to_the_last_call
     assert ended.judgement.rate == pytest.approx(700 / ended.seconds, rel=0.1)
 
 
+@pytest.mark.measures
 def test_near_the_limit_it_is_attached_in_turns(calls: Path) -> None:
     ended = guarded(calls, "16000", "0", "4000")
     assert ended.judgement.status == "sampled"

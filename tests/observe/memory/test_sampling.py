@@ -56,6 +56,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.measures
 def test_what_threads_touch_in_an_interval_is_seen_page_by_page(programs: Path) -> None:
     # each page in each interval, whatever that costs
     ended = sample(programs / "touch_known", "600", folder=programs, interval=0.05, budget=10)

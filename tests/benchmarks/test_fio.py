@@ -86,7 +86,7 @@ def test_what_others_move_on_the_file_system_meanwhile_is_seen(tmp_path: Path) -
             os.killpg(running.pid, signal.SIGTERM)
         assert min(seen) > 0.1
     finally:
-        subprocess.run(["umount", place], check=True)
+        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -40,6 +40,7 @@ from npc.statistics.mixture import (
     FEW_READINGS,
     MIN_NOISE,
     OUTLIERS,
+    SCATTERED,
     NoiseModel,
     cautious_noise,
     fit_noise,
@@ -279,7 +280,7 @@ class PairLocaliser(Localiser):
         count = np.bincount(self.hypotheses.member, minlength=len(self._labels))
         tested = int((count >= MIN_READINGS).sum())
         while findings := self.best():
-            (finding,) = findings
+            finding = self._group_instead(*findings)
             if not self._with_several(finding):
                 self.allowed[finding.hypothesis] = False
                 continue
@@ -297,6 +298,26 @@ class PairLocaliser(Localiser):
                 self._level()
         found.sort(key=lambda finding: -finding.effect.z)
         return [self._suspect(finding, tested) for finding in map(self._measured_again, found)]
+
+    def _group_instead(self, finding: Explanation) -> Explanation:
+        """The uplink, switch or rack around a suspect, where all of it is far too slow.
+
+        What pairs share is slow by how many of them use it at the time. A shift by one factor explains no
+        more of its readings than of those of one node below it, and at that node's shift it explains as much.
+        """
+        assert self.noise is not None
+        limit = self.noise.location - SCATTERED * self.noise.sigma
+        most = min(MAX_SHARE * self.active.sum(), self.active.sum() - MIN_READINGS)
+        for group in range(self.hypotheses.nodes + self.hypotheses.roles, self.hypotheses.count):
+            inside = np.zeros(len(self.values), dtype=bool)
+            inside[self.readings_of(group)] = True
+            inside &= self.active
+            is_wider = inside[finding.inside].all() and finding.inside.sum() < inside.sum() <= most
+            if is_wider and self.allowed[group] and (self.values[inside] < limit).all():
+                (effect,) = self.effects(inside, self.rest(inside))
+                others = tuple(each for each in (finding.hypothesis, *finding.rivals) if each != group)
+                return Explanation(group, inside, effect, others)
+        return finding
 
     def _measured_again(self, finding: Explanation) -> Explanation:
         """How slow a suspect is, by the rest that is left when all suspects are known."""

@@ -225,6 +225,61 @@ def test_an_uplink_whose_readings_scatter_is_named_all_the_same() -> None:
     assert suspect.slowdown == pytest.approx(0.31, abs=0.01)
 
 
+# the crossings of leaf3's uplink, in MB/s, first and once more; the last of each is within leaf3
+CROSSED = [
+    "n4n5", "n6n3", "n6n7", "n1n5", "n2n6", "n5n3", "n8n5", "n6n4", "n7n5", "n6n8", "n5n2", "n1n6", "n5n6",
+]  # fmt: skip
+BESIDE = [
+    "n8n1", "n2n7", "n7n4", "n2n8", "n3n1", "n8n3", "n4n2", "n4n8", "n7n1", "n3n7", "n1n2", "n2n3", "n4n1",
+    "n8n7", "n3n4",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (
+            [4.915, 7.537, 6.685, 7.864, 8.258, 5.571, 7.864, 8.061, 7.995, 8.061, 7.995, 8.126, 11.993],
+            [7.209, 6.16, 8.126, 7.93, 8.192, 8.323, 8.323, 7.864, 8.323, 7.864, 8.323, 8.126, 11.928],
+        ),
+        (
+            [7.274, 6.029, 7.471, 8.323, 6.685, 5.571, 8.323, 3.736, 7.274, 5.112, 8.389, 5.964, 11.993],
+            [8.323, 6.619, 7.93, 7.668, 7.668, 8.258, 8.258, 7.799, 7.471, 7.995, 8.258, 8.111, 11.993],
+        ),
+        (
+            [4.325, 7.012, 6.75, 7.864, 8.323, 6.685, 7.995, 7.864, 7.537, 8.323, 7.143, 8.323, 11.993],
+            [8.192, 8.258, 7.995, 8.192, 4.588, 6.291, 7.143, 8.126, 4.653, 7.733, 7.799, 8.061, 11.993],
+        ),
+    ],
+    ids=[
+        "its nodes explain as much",
+        "the others' scatter hides each node",
+        "one of its nodes explains more",
+    ],
+)
+def test_an_uplink_that_two_pairs_share_at_times_is_named_not_its_nodes(
+    first: list[float], again: list[float]
+) -> None:
+    """Runs beside busy programs, by which a pair shared the uplink or had it alone."""
+    usual = [11.993 if number % 3 == 1 else 11.928 for number in range(len(BESIDE))]
+    results = [
+        PairResult(pair[:2], pair[2:], 1e6 * value, attempt=attempt)
+        for attempt, pairs, values in ((0, BESIDE, usual), (0, CROSSED, first), (1, CROSSED, again))
+        for pair, value in zip(pairs, values, strict=True)
+    ]
+    leaves = parse("leaf1: n[1-2]\nleaf2: n[3-4]\nleaf3: n[5-6]\nleaf4: n[7-8]\n")
+    assert named(judge(results, topology=leaves)) == ["uplink leaf3"]
+
+
+def test_slow_nodes_below_a_switch_with_one_that_is_not_are_named_themselves() -> None:
+    slow = {9: 0.5, 10: 0.6, 11: 0.7, 12: 0.8, 8: 0.4}  # n7 is as the others are
+    for seed in range(10):
+        cluster = Cluster(
+            24, lambda a, b: min(slow.get(a, 1.0), slow.get(b, 1.0)), seed=seed, topology=FOUR_LEAVES
+        )
+        assert sorted(named(cluster.verdict())) == sorted(f"node n{number}" for number in slow)
+
+
 def test_a_switch_that_is_slow_inside_too_is_told_from_its_uplink() -> None:
     for seed in range(10):
         cluster = Cluster(24, crossing(range(7, 13), 0.8, 0.8), seed=seed, topology=FOUR_LEAVES)

@@ -36,10 +36,10 @@ WIDTHS = (
 BANDWIDTH_KERNELS = {"load": 1, "copy": 2, "stream": 3, "triad": 4}
 #: The same with stores past the caches, which make sense in memory only.
 NON_TEMPORAL_KERNELS = ("copy_mem", "stream_mem", "triad_mem")
-#: Bytes that each thread moves: about 0.1 s at what a core does in each level.
-VOLUME = {"L1": 20e9, "L2": 10e9, "L3": 5e9, "MEM": 2e9}
-#: Elements that each thread works on, at 15 FLOP each: about 0.15 s of an AVX2 core.
-PEAK_ELEMENTS = 5e8
+#: Bytes that each thread moves: 0.1 to 0.3 s at what a core does in each level.
+VOLUME = {"L1": 30e9, "L2": 12e9, "L3": 6e9, "MEM": 4e9}
+#: Elements that each thread works on, at 15 FLOP each: about 0.3 s of an AVX2 core.
+PEAK_ELEMENTS = 1e9
 PEAK_SET = 32 * 1024  # bytes a thread: in L1, so that no load limits the arithmetic
 
 

@@ -21,7 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 from typing import NamedTuple
 
 from npc.columns import columns
@@ -109,6 +109,7 @@ def table(fixed: Sequence[Run], auto: Sequence[Run]) -> Iterator[str]:
     rows.append(("launches", f"{counts[0]:.0f}", f"{counts[1]:.0f}", f"{counts[1] / counts[0]:.2f}", ""))
     names = [name for run in fixed for name in run.widths]
     both = [name for name in dict.fromkeys(names) if any(name in run.widths for run in auto)]
+    ratios = []
     narrow = known = 0
     for name in both:
         before, after = (
@@ -116,13 +117,18 @@ def table(fixed: Sequence[Run], auto: Sequence[Run]) -> Iterator[str]:
         )
         narrow += after <= before
         known += after <= max(before, USUAL.precision)
-        ratio = f"{after / before:.2f}" if 0 < before < math.inf and after < math.inf else ""
+        ratio = ""
+        if 0 < before < math.inf and 0 < after < math.inf:
+            ratios.append(after / before)
+            ratio = f"{ratios[-1]:.2f}"
         values = [median(run.ceilings[name] for run in side if name in run.widths) for side in (fixed, auto)]
         rows.append((name, percent(before), percent(after), ratio, f"{values[1] / values[0]:.3f}"))
     yield from columns(rows, right=(1, 2, 3, 4))
     yield f"time inside tools: {shares['tools_s']:.0%} of fixed, goal {GOAL_TIME:.0%}"
     goal = f"goal {GOAL_CEILINGS:.0%}"
     yield f"no wider than fixed: {narrow} of {len(both)} ceilings, {goal}"
+    if ratios:  # of six launches either side a single interval is narrower by chance
+        yield f"width of fixed, geometric mean of {len(ratios)} ceilings: {geometric_mean(ratios):.0%}"
     yield f"no wider than fixed, or known to ±{USUAL.precision:.0%}: {known} of {len(both)} ceilings, {goal}"
 
 

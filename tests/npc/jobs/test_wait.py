@@ -404,9 +404,12 @@ def test_the_main_job_waits_for_its_jobs_and_collects_and_draws(cluster: Cluster
 def test_the_main_job_stopped_while_it_waits_leaves_its_jobs_to_npc_wait(
     cluster: Cluster, tmp_path: Path
 ) -> None:
+    go = tmp_path / "go"
+    later = f"pwd | grep -q stream || for look in {{1..300}}; do [ -e {go} ] && break; sleep 0.2; done"
     process = cluster.popen(
-        "head", [*MEMORY, tmp_path], env=SMALL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        "head", [*MEMORY, tmp_path], env={**SMALL, "NPC_ENV": later}, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     run = tmp_path / "000000"
     until((run / "000000_stream/work/launches/launches.jsonl").exists, "the first job measures", limit_s=60)
     process.terminate()
@@ -418,6 +421,7 @@ def test_the_main_job_stopped_while_it_waits_leaves_its_jobs_to_npc_wait(
     goes_on = [str(job.number) for each in read_workpackages(run) if (job := each.batch_job())]
     assert set(queue(cluster)) & set(goes_on)
     cluster.run("head", ["scancel", goes_on[1]], check=True)
+    go.touch()
     waiting = cluster.run("head", [NPC, "wait", tmp_path], timeout=120)
     assert waiting.returncode == 6, waiting.stderr
     assert [each.state() for each in read_workpackages(run)] == ["done", "failed", "done"]

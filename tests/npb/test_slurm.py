@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -149,7 +150,9 @@ def test_a_cancelled_job_keeps_what_it_measured(
     cluster.run(HEAD, ["scancel", job], check=True)
     await_end(cluster, job, 15)
     statuses = [launch.status for launch in read_launches(out).launches]
-    assert statuses == ["ok"] * 2 + ["failed: interrupted by SIGTERM"] * 2
+    assert statuses[:2] == ["ok"] * 2 and len(statuses) == 4
+    for status in statuses[2:]:  # Slurm sends it to every process: the end of a tool may be heard first
+        assert re.fullmatch("failed: (interrupted by SIGTERM|.* was ended by signal 15)", status), statuses
     records = list(read_csv(out / "records.csv"))
     assert [record.status for record in records] == statuses
     assert {record.job for record in records} == {job}

@@ -118,8 +118,8 @@ class NodeFio:
         text = document.read_text(encoding="utf-8", errors="replace") if document.exists() else ""
         head = {**self.head, "part": len(self.printed), "by_hand": shlex.join(command)}
         head["others"] = self.folder.others
-        if not text.startswith("{"):  # fio's own complaints stand above the document
-            text = text[text.find("\n{\n") + 1 :]
+        said, brace, rest = f"\n{text}".partition("\n{\n")  # fio's own complaints stand above the document
+        text = f"{{\n{rest}" if brace else text
         self.printed.append((head, text))
         document.unlink(missing_ok=True)
         try:
@@ -129,7 +129,11 @@ class NodeFio:
         bad = next((job for job in jobs if job.get("error")), None)
         if not bad and jobs and not code:
             return ""
-        what = f"{bad['jobname']}: {os.strerror(bad['error'])}" if bad else f"exit code {code}"
+        what = f"exit code {code}" if code >= 0 else f"ended by signal {-code}"
+        if bad:
+            what = f"{bad['jobname']}: {os.strerror(bad['error'])}"
+        if complaint := said.rstrip().rpartition("\n")[2]:
+            what += f": {complaint}"
         return f"fio on {self.head['host']}: {what}"
 
     def work(self, writing: bool) -> str:

@@ -61,6 +61,17 @@ def test_a_limit_of_open_files_does_not_end_the_tests_of_names(limits: str, tmp_
 
 
 @pytest.mark.slow
+def test_what_fio_complained_of_is_the_reason(tmp_path: Path) -> None:
+    words = ["--target", str(tmp_path), "--size", str(4 << 20), "--milliseconds", "20"]
+    done = subprocess.run(
+        ["prlimit", "--fsize=1000000", *FIO, *words], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert f"got signal={signal.SIGXFSZ:d}" in done.stderr.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
 def test_what_others_move_on_the_file_system_meanwhile_is_seen(tmp_path: Path) -> None:
     """On a disk of its own: a file that is mounted, where this machine lets root do so."""
     image, place = tmp_path / "image", tmp_path / "place"

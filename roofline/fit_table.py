@@ -33,11 +33,12 @@ def format_fits(fits: Fits) -> str:
         over = "messages" if fit.fitted.model == "LogfP" else "sizes"
         table = Table("", ("", "value", "95 % interval", over, "meaning"), tuple(parameter_rows(fit)))
         parts += [_heading(fit), *_lines(table), _quality(fit)]
-    for table in believed_tables(fits, _of_platform):
+    called, shared = _told_apart([each.source for each in fits.comparisons])
+    for table in believed_tables(fits, called, shared):
         parts += [table.caption, *_lines(table, once=1)]
     parts += [_alone(fit) for fit in fits.unrivalled]
     if fits.collectives:
-        table = collectives_table(fits, _of_platform)
+        table = collectives_table(fits, *_told_apart([each.source for each in fits.collectives]))
         parts += [table.caption, *_lines(table, once=2), *_of_collectives(fits)]
     for name, reason in fits.skipped.items():
         parts.append(f"Not fitted: {name}: {reason}.")
@@ -77,12 +78,29 @@ def source_text(source: SweepSource) -> str:
 
 def short_source_text(source: SweepSource, where: str = "", hosts: str = "") -> str:
     """The same without platform and hosts, which a page has elsewhere."""
-    params = "".join(f", {name} {text}" for name, text in source.by_name.items() if text)
-    return f"{source.name}{where} ({plural(source.nodes, 'node')}{hosts}{params})"
+    nodes, *params = _conditions(source)
+    return f"{source.name}{where} ({', '.join([nodes + hosts, *params])})"
 
 
-def _of_platform(source: SweepSource) -> str:
-    return short_source_text(source, f" on {source.platform}")
+def _conditions(source: SweepSource) -> list[str]:
+    """Where and how a sweep was measured, beside its platform."""
+    params = [f"{name} {text}" for name, text in source.by_name.items() if text]
+    return [plural(source.nodes, "node"), *params]
+
+
+def _told_apart(sources: Sequence[SweepSource]) -> tuple[Callable[[SweepSource], str], str]:
+    """What each sweep is called by what tells it from the others; a line of what all of them share."""
+    shared = [f"on {platform}" for platform in {each.platform for each in sources}]
+    if len(shared) > 1:
+        return (lambda source: short_source_text(source, f" on {source.platform}")), ""
+    all_of = [_conditions(each) for each in sources]
+    shared += [each for each in all_of[0] if all(each in words for words in all_of)] if sources else []
+
+    def name(source: SweepSource) -> str:
+        own = [each for each in _conditions(source) if each not in shared]
+        return f"{source.name} ({', '.join(own)})" if own else source.name
+
+    return name, f"\n{', '.join(shared)}"
 
 
 def _heading(fit: Fit) -> str:

@@ -65,9 +65,10 @@
   });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
 
-  // What is wider than its place can be scrolled by keyboard, and only that is a stop on the way.
+  // What is wider or longer than its place can be scrolled by keyboard, and only that is a stop on the way.
+  const fits = (place) => place.scrollWidth <= place.clientWidth && place.scrollHeight <= place.clientHeight;
   const stops = () => all(".scroll, .picture").forEach((place) => {
-    if (place.scrollWidth <= place.clientWidth) return place.removeAttribute("tabindex");
+    if (fits(place)) return place.removeAttribute("tabindex");
     place.tabIndex = 0;
     if (place.dataset.label) {
       place.setAttribute("role", "region");

@@ -16,7 +16,8 @@ from npc.parameters import PathParameter
     type=click.FloatRange(0, 60),
     help="Seconds to watch for other processes that compute; 0 does not (default: NPC_WATCH, else 0.5).",
 )
-def environment(output: Path | None, watch: float | None) -> None:
+@click.option("--in-job", is_flag=True, help="Do not ask for the version of JUBE, which is slow.")
+def environment(output: Path | None, watch: float | None, in_job: bool) -> None:
     """Describe this machine and its software as JSON, as every run keeps it in environment.json."""
     import json
 
@@ -25,7 +26,8 @@ def environment(output: Path | None, watch: float | None) -> None:
     from npc.machine.load import watch_s
 
     seconds = watch_s() if watch is None else watch
-    text = json.dumps(collect_environment(watch_s=seconds), indent=2) + "\n"
+    described = collect_environment(watch_s=seconds, without=["jube"] if in_job else [])
+    text = json.dumps(described, indent=2) + "\n"
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -12,7 +12,7 @@ import re
 import shlex
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
@@ -27,7 +27,7 @@ from npc.machine.interfaces import interfaces, rdma_ports
 from npc.machine.load import limits, load_average
 from npc.machine.memory import channels, dimms
 from npc.machine.pcie import pcie_links
-from npc.machine.tools import Found, find, find_all, os_release, run_bounded, search_path
+from npc.machine.tools import TOOLS, Found, find, find_all, os_release, run_bounded, search_path
 from npc.machine.topology import processors
 from npc.python import python
 from npc.records.launch import now
@@ -52,17 +52,22 @@ _SECRET: Final = re.compile(r"TOKEN|JWT|KEY|SECRET|PASSW|CREDENTIAL|COOKIE|NONCE
 
 
 def collect_environment(
-    command: Sequence[str] | None = None, tools: Sequence[Found] | None = None, watch_s: float = 0.0
+    command: Sequence[str] | None = None,
+    tools: Sequence[Found] | None = None,
+    watch_s: float = 0.0,
+    without: Collection[str] = (),
 ) -> dict[str, Any]:
     """The content of ``environment.json``.
 
     command: the command line it is for, this process's by default; tools: if they were looked up already;
-    watch_s: seconds to watch for processes that compute meanwhile, before anything else is done.
+    watch_s: seconds to watch for processes that compute meanwhile, before anything else is done;
+    without: commands of tools that are not looked up.
     """
     load = load_average(watch_s=watch_s)
+    wanted = [tool for tool in TOOLS if tool.command not in without]
     with ThreadPoolExecutor() as pool:
         # What has to ask other programs runs while the rest is read.
-        looked_up = pool.submit(find_all) if tools is None else None
+        looked_up = pool.submit(find_all, wanted) if tools is None else None
         library = pool.submit(mpi_library)
         commit = pool.submit(_checkout)
         addresses = pool.submit(_addresses_of_host)

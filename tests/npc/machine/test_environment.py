@@ -126,8 +126,10 @@ def test_the_command_writes_the_file_or_prints_it(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", str(tmp_path))  # no tools to ask
     output = tmp_path / "environment.json"
     assert npc("environment", "--output", output).returncode == 0
-    printed = npc("environment")
-    assert json.loads(output.read_text(encoding="utf-8")).keys() == json.loads(printed.stdout).keys()
+    there = json.loads(output.read_text(encoding="utf-8"))
+    in_job = json.loads(npc("environment", "--in-job").stdout)
+    assert there.keys() == in_job.keys()
+    assert there["tools"].keys() - in_job["tools"].keys() == {"jube"}
     refused = npc("environment", "--output", tmp_path / "none/e.json")
     assert refused.returncode == 1
     assert "there is no folder" in refused.stderr

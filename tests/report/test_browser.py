@@ -207,6 +207,14 @@ def test_filters_leave_the_rows_that_have_the_words(shown: Watched) -> None:
     expect(left).to_have_count(everything_shown)
 
 
+def test_a_long_table_scrolls_in_its_place_below_its_headings(shown: Watched) -> None:
+    place = shown.find("#records .scroll").first
+    page_height = shown.page.viewport_size["height"]  # type: ignore[index]
+    assert place.evaluate("place => place.scrollHeight") > page_height > box(place)["height"]
+    place.evaluate("place => place.scrollTo(0, 500)")
+    assert box(place.locator("thead"))["y"] == pytest.approx(box(place)["y"], abs=1)
+
+
 def test_tables_are_sorted_by_keyboard(shown: Watched) -> None:
     table = shown.find("#summary table").first
     head = table.locator("thead th").nth(1)

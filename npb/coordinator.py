@@ -263,7 +263,8 @@ class Conductor:
                 if tell:
                     worked = outcome.result.status == OK
                     tell(outcome.seconds, outcome.result.readings if worked else None)
-                if self._options.fail_fast and outcome.result.status != OK:
+                failed = self._options.fail_fast and outcome.result.status != OK
+                if failed or any(node.lost for node in nodes):  # what is lost does not come back
                     break
             output = await measurement.finish()
         except asyncio.CancelledError:

@@ -42,7 +42,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Study, str]:
     sleeps.chmod(0o755)
     words = ["--platform", str(platform(folder / "here", "here"))]
     words += ["--variable", "SECONDS_TO_SLEEP=0.4,0.1,fail", "--runs", "4", "--seed", "5"]
-    words += ["--expect", "SECONDS_TO_SLEEP=0.1 >= 2 x SECONDS_TO_SLEEP=0.4"]
+    words += ["--expect", "SECONDS_TO_SLEEP=0.1 >= 1.2 x SECONDS_TO_SLEEP=0.4"]
     words += ["--expect", "SECONDS_TO_SLEEP=0.1 >= 30 x SECONDS_TO_SLEEP=0.4"]
     ended = study(folder, *words, "--output", "sleeping", "--", "./sleeps.sh")
     assert ended.returncode == 6, ended.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import time
@@ -226,11 +227,11 @@ def test_a_signal_ends_the_client_then_the_server_within_two_seconds(tmp_path: P
         job.kill()
 
 
-def running_job(tmp_path: Path) -> tuple[Job, int, int]:
+def running_job(tmp_path: Path, *options: str) -> tuple[Job, int, int]:
     """A job in mid-step: (job, a daemon as server, a grandchild that ignores SIGTERM as client)."""
     port = free_port()
     stubborn = f"sh -c 'trap \"\" TERM; sleep 101 & sleep 102; echo {tmp_path}'"
-    job = Job("--servercmd", f"iperf3 -s -D -p {port}", "--clientcmd", stubborn, *RAW)
+    job = Job("--servercmd", f"iperf3 -s -D -p {port}", "--clientcmd", stubborn, *RAW, *options)
     client = job.await_process("sleep 102")
     job.await_process("sleep 101")
     return job, job.await_process(f"iperf3 -s -D -p {port}"), client
@@ -254,6 +255,18 @@ def test_nothing_outlives_an_agent_or_a_rank_that_was_killed(tmp_path: Path, sid
         assert job.wait(10).returncode != 0
     finally:
         job.kill()
+
+
+def test_a_pair_whose_node_is_lost_is_not_measured_on(tmp_path: Path) -> None:
+    job, _, client = running_job(tmp_path, "--runs", "50", "--output", str(tmp_path / "out"))
+    try:
+        os.kill(npb_processes(job, client)[0], signal.SIGKILL)
+        assert not job.left_behind(10)
+        assert job.wait(10).returncode != 0
+    finally:
+        job.kill()
+    (status,) = statuses(tmp_path / "out")
+    assert re.match("failed: (lost |interrupted by SIGTERM)", status)
 
 
 def test_nothing_outlives_a_launcher_that_was_killed(tmp_path: Path) -> None:

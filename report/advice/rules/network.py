@@ -291,20 +291,20 @@ def _switch(fitted: Any, piece: int) -> _Switch | None:
     (a1, b1), (a2, b2) = (
         tuple(number.value for number in fitted.pieces.line(each)) for each in (piece, piece + 1)
     )
-    crossing = int((a2 - a1) / (b1 - b2)) if b1 > b2 else None
+    crossing = (a2 - a1) / (b1 - b2) if b1 > b2 else None
     least, last = max(_JUMP, 1 + 3 * fitted.residual_rms), int(fitted.x[-1])
     here, there = a2 + b2 * above, a1 + b1 * above
     if b1 > 0 and there > 0 and here / there > least:
         end = min(last, _FAR * above, last if crossing is None else crossing)
         seen = _seen("behind", below, above, here, there, "smaller", "low")
         words = f"{format_size(above)} to {format_size(end)}"
-        return _Switch(seen, words, here / there, (above, end), end + _HEADERS)
+        return _Switch(seen, words, here / there, (above, int(end)), int(end) + _HEADERS)
     here, there = a1 + b1 * below, a2 + b2 * below
     if b2 > 0 and there > 0 and here / there > least:
         start = max(1, below // _FAR, crossing or 1)
         seen = _seen("before", below, above, here, there, "larger", "high")
         words = f"{format_size(start)} to {format_size(below)}"
-        return _Switch(seen, words, here / there, (start, below), start)
+        return _Switch(seen, words, here / there, (int(start), below), int(start))
     return None
 
 

@@ -42,7 +42,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Study, str]:
     sleeps.chmod(0o755)
     words = ["--platform", str(platform(folder / "here", "here"))]
     words += ["--variable", "SECONDS_TO_SLEEP=0.4,0.1,fail", "--runs", "4", "--seed", "5"]
-    words += ["--expect", "SECONDS_TO_SLEEP=0.1 >= 1.2 x SECONDS_TO_SLEEP=0.4"]
+    words += ["--expect", "SECONDS_TO_SLEEP=0.1 >= 1.6 x SECONDS_TO_SLEEP=0.4"]
     words += ["--expect", "SECONDS_TO_SLEEP=0.1 >= 30 x SECONDS_TO_SLEEP=0.4"]
     ended = study(folder, *words, "--output", "sleeping", "--", "./sleeps.sh")
     assert ended.returncode == 6, ended.stderr
@@ -93,7 +93,7 @@ def test_what_was_done_is_not_done_again(done: tuple[Path, Study, str]) -> None:
 def test_it_is_done_again_in_the_same_order_and_what_differs_is_said(done: tuple[Path, Study, str]) -> None:
     folder, kept, _ = done
     program = folder.parent / "sleeps.sh"
-    program.write_text(program.read_text().replace("exec", "sleep 0.5; exec"))
+    program.write_text(program.read_text().replace("exec", "sleep 0.8; exec"))
     ended = study(folder.parent, "repeat", "sleeping")
     assert ended.returncode == 6, ended.stderr
     again = read_study(folder.with_name("sleeping-again"))
@@ -101,7 +101,7 @@ def test_it_is_done_again_in_the_same_order_and_what_differs_is_said(done: tuple
     said = ended.stdout[ended.stdout.index("beside ") :]
     assert f"program: {kept.sha256[:16]} → {again.sha256[:16]}" in said
     assert said.count("differs") == 2 and "2 of 2 conditions differ" in said
-    assert "→ not held" in said, "the first expectation, with half a second more on both sides"
+    assert "→ not held" in said, "the first expectation, with 0.8 s more on both sides"
     assert "platform.xml" not in said, "which are the same files"
 
 

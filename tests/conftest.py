@@ -22,6 +22,7 @@ settings.load_profile("npc")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # what is collected stays: see `pytest_collection_finish`
     # tests side by side measure one machine, each worker what it likes
     locks = tempfile.TemporaryDirectory(prefix="npc-locks-")
     config.add_cleanup(locks.cleanup)
@@ -57,6 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Thousands of tests stay until the end: no collection of garbage needs to look through them again."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

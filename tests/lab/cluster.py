@@ -209,7 +209,7 @@ def until(true: Callable[[], bool], what: str, limit_s: float = _START_LIMIT_S) 
     while not true():
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {limit_s:g} s: {what}")
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 def _runs(pid: int) -> bool:

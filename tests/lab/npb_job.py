@@ -130,7 +130,7 @@ class Job:
             for pid, command in self.processes().items():
                 if text in command and "--clientcmd" not in command:
                     return pid
-            time.sleep(0.02)
+            time.sleep(0.1)
         raise AssertionError(f"no process with {text!r}: {self.processes()}")
 
     def agents_and_ranks(self) -> list[int]:
@@ -141,7 +141,7 @@ class Job:
         """What still lives after the limit."""
         deadline = time.monotonic() + limit_s
         while self.processes() and time.monotonic() < deadline:
-            time.sleep(0.05)
+            time.sleep(0.1)
         return self.processes()
 
     def kill(self) -> None:

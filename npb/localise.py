@@ -33,6 +33,7 @@ from npc.statistics.localiser import (
     Explanation,
     Hypotheses,
     Localiser,
+    most_explained,
     one_ended,
     slow_partners,
 )
@@ -307,11 +308,9 @@ class PairLocaliser(Localiser):
         """
         assert self.noise is not None
         limit = self.noise.location - SCATTERED * self.noise.sigma
-        most = min(MAX_SHARE * self.active.sum(), self.active.sum() - MIN_READINGS)
+        most = most_explained(self.active.sum())
         for group in range(self.hypotheses.nodes + self.hypotheses.roles, self.hypotheses.count):
-            inside = np.zeros(len(self.values), dtype=bool)
-            inside[self.readings_of(group)] = True
-            inside &= self.active
+            inside = self.explained_by(group)
             is_wider = inside[finding.inside].all() and finding.inside.sum() < inside.sum() <= most
             if is_wider and self.allowed[group] and (self.values[inside] < limit).all():
                 (effect,) = self.effects(inside, self.rest(inside))

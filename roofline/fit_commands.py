@@ -67,13 +67,15 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
             raise failure(cannot_write(output, error)) from None
     if plot:
         from npc.figures.source import of_records
-        from npc.files import replacing
+        from npc.files import cannot_write, replacing
         from roofline.fit_plot import draw
 
         try:
             with replacing(plot) as partial:
                 drawn = draw(found.fits, partial, of_records(read))
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            raise failure(cannot_write(plot, error, "--plot")) from None
+        except ValueError as error:
             raise failure(f"cannot draw {plot}: {error}") from None
         if not drawn:
             click.echo("No picture: none of the models is one of times over sizes.", err=True)

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from npc.jobs.own_folder import NoPlace, OwnFolder, filled, place_of
+from npc.jobs.scheduler import last_line
 from npc.machine.mounts import mounted
 
 #: What every fio is told. Files belong to all tests of a launch, so no test makes them before it begins.
@@ -129,11 +130,9 @@ class NodeFio:
         bad = next((job for job in jobs if job.get("error")), None)
         if not bad and jobs and not code:
             return ""
-        what = f"exit code {code}" if code >= 0 else f"ended by signal {-code}"
-        if bad:
-            what = f"{bad['jobname']}: {os.strerror(bad['error'])}"
-        if complaint := said.rstrip().rpartition("\n")[2]:
-            what += f": {complaint}"
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        what = f"{bad['jobname']}: {os.strerror(bad['error'])}" if bad else how
+        what = ": ".join(filter(None, [what, last_line(said)]))
         return f"fio on {self.head['host']}: {what}"
 
     def work(self, writing: bool) -> str:

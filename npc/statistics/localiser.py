@@ -189,8 +189,7 @@ class Localiser:
         self.noises = fit_noises(self.values[self.active], now, self.noises, steps=4)
         self.scores = scores = score(self.values, self.case, self.active, self.hypotheses, self.noises)
         case = self.hypotheses.case
-        most = np.where(active < 2 * MIN_READINGS, 0.0, np.minimum(MAX_SHARE * active, active - MIN_READINGS))
-        judged = self.allowed & (scores.count >= self._least) & (scores.count <= most[case])
+        judged = self.allowed & (scores.count >= self._least) & (scores.count <= most_explained(active)[case])
         ratio = np.where(judged, scores.ratio + self.hypotheses.prior, 0.0)
         highest = np.zeros(len(active))
         np.maximum.at(highest, case, ratio)
@@ -199,9 +198,8 @@ class Localiser:
         chosen = equal[np.unique(case[equal], return_index=True)[1]].tolist()
         inside, spread = np.zeros(len(self.values), dtype=bool), np.zeros(len(active))
         for index in chosen:
-            inside[self.readings_of(index)] = True
+            inside |= self.explained_by(index)
             spread[case[index]] = self._spread(index, scores)
-        inside &= self.active
         effects = self.effects(inside, self.rest(inside), spread)
         limit = np.full(len(active), np.inf)
         limit[case[chosen]] = ratio[chosen] - math.log(EQUALLY_GOOD)
@@ -229,6 +227,12 @@ class Localiser:
         """Numbers of the readings that a hypothesis explains."""
         return self.hypotheses.readings_of(index)
 
+    def explained_by(self, index: int) -> Booleans:
+        """The active readings that a hypothesis explains."""
+        inside = np.zeros(len(self.values), dtype=bool)
+        inside[self.readings_of(index)] = True
+        return inside & self.active
+
     def rest(self, inside: Booleans) -> Booleans:
         """What a suspect is compared with."""
         return self.active & ~inside
@@ -251,6 +255,11 @@ class Localiser:
         z = np.minimum(normal_score(delta / error, freedom), np.sqrt(np.maximum(2 * ratio, 0.0)))
         fields = (field.tolist() for field in (delta, error, z, freedom))
         return [Effect(*each) for each in zip(*fields, strict=True)]
+
+
+def most_explained(active: Integers) -> Floats:
+    """Of these active readings the most that one hypothesis may explain: the others tell what is usual."""
+    return np.where(active < 2 * MIN_READINGS, 0.0, np.minimum(MAX_SHARE * active, active - MIN_READINGS))
 
 
 def score(

@@ -221,6 +221,10 @@ def test_files_are_written_and_pictures_drawn(tmp_path: Path) -> None:
     [
         (["nowhere.csv"], "nowhere.csv does not exist"),
         (["{records}", "--output", "/sys/nothing/fit.json"], "cannot write /sys/nothing/fit.json"),
+        (
+            ["{records}", "--plot", "/sys/nothing/fit.png"],
+            "cannot write /sys/nothing/fit.png",
+        ),
         (["{records}", "--plot", "fit.unknown"], "cannot draw fit.unknown: a picture is .png, .svg or .pdf"),
         (["{folder}"], "is no run: name its folder"),
     ],

@@ -127,6 +127,7 @@ def test_the_command_writes_the_file_or_prints_it(tmp_path: Path, monkeypatch: p
     output = tmp_path / "environment.json"
     assert npc("environment", "--output", output).returncode == 0
     there = json.loads(output.read_text(encoding="utf-8"))
+    assert there.keys() == json.loads(npc("environment").stdout).keys()
     in_job = json.loads(npc("environment", "--in-job").stdout)
     assert there.keys() == in_job.keys()
     assert there["tools"].keys() - in_job["tools"].keys() == {"jube"}

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from npb.nodes import Ended, ending
+from npc.machine.command import last_line
 from npc.records.launch import command_of, tool_of
 from npc.records.reading import Reading
 from npc.records.record import OK
@@ -68,7 +69,7 @@ def judge(parser: str, argv: Sequence[str], client: Ended, datagrams: int) -> La
     if bad is not None:
         return LaunchResult(bad, Blame.CLIENT, readings)
     if parser != RAW and not readings and not _only_quits(argv):
-        reason = last_line(client.out, client.err) or "it printed nothing"
+        reason = _last_printed(client.out, client.err) or "it printed nothing"
         return LaunchResult(f"failed: {tool_of(argv)} exited 0 without a result: {reason}", Blame.CLIENT)
     received = _received(argv, client, datagrams)
     if received is not None and received < _NOBODY_RECEIVED:
@@ -84,19 +85,15 @@ def unavailable(parser: str, argv: Sequence[str], ended: Ended) -> str:
     return _unavailable(read(parser, argv, ended.out, ended.err))
 
 
-def last_line(*streams: bytes) -> str:
+def _last_printed(*streams: bytes) -> str:
     """The last line that says something, of the last stream that has one, without colour codes."""
-    for stream in reversed(streams):
-        for line in reversed(stream.decode(errors="replace").splitlines()):
-            text = _COLOUR.sub("", line).strip()
-            if text:
-                return text[:200]
-    return ""
+    lines = (last_line(_COLOUR.sub("", stream.decode(errors="replace"))) for stream in reversed(streams))
+    return next(filter(None, lines), "")[:200]
 
 
 def how_it_ended(tool: str, exit_code: int, *streams: bytes) -> str:
     """A tool's end in words, with the last line that it printed."""
-    said = last_line(*streams)
+    said = _last_printed(*streams)
     return f"{tool} {ending(exit_code)}" + (f": {said}" if said else "")
 
 

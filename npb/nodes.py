@@ -16,6 +16,7 @@ from npb.children import NOT_FOUND
 from npb.handshake import admits
 from npb.interfaces import HostView
 from npb.messages import BadMessage, Decoder, encode
+from npc.machine.command import exit_words
 
 #: An agent answers a question within this time, or its host is as good as cut off.
 ANSWER_S: Final = 10.0
@@ -314,7 +315,7 @@ class Reception:
 
 def ending(exit_code: int) -> str:
     """How a tool ended, in words."""
-    return f"was ended by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
+    return f"{'was ended by' if exit_code < 0 else 'ended with'} {exit_words(exit_code)}"
 
 
 def _last_lines(ended: Ended) -> str:

@@ -18,7 +18,7 @@ from npc.machine.sysfs import format_cpus
 
 #: Command names (as in /proc/PID/comm, 15 characters) of what starts ranks on a node.
 LAUNCHERS: Final = frozenset({
-    "orted", "orterun", "mpirun", "mpirun.openmpi", "mpiexec", "mpiexec.openmp", "prted", "prterun", "prte",
+    "orted", "orterun", "mpirun", "mpirun.openmpi", "mpiexec", "mpiexec.openmpi", "prted", "prterun", "prte",
     "hydra_pmi_proxy", "mpiexec.hydra", "mpiexec.gforker", "mpispawn", "slurmstepd", "srun", "palsd",
     "pbs_mom", "jsmd", "apinit",
 })  # fmt: skip

@@ -30,7 +30,7 @@ USAGE: Final = 2
 INTERNAL: Final = 1
 
 #: What a user starts, as opposed to the daemons that it starts on other nodes.
-_FRONT_ENDS: Final = ("mpirun", "orterun", "mpirun.openmpi", "mpiexec", "mpiexec.openmp", "prterun")
+_FRONT_ENDS: Final = ("mpirun", "orterun", "mpirun.openmpi", "mpiexec", "mpiexec.openmpi", "prterun")
 #: A setting that starts Open MPI faster, where the user has chosen nothing: ``btl/ofi`` alone makes libfabric
 #: probe every provider, a second at each start of Open MPI 5.0 (1.19 s of MPI_Init, 0.1 s without). The other
 #: four are one-sided or device transports that a small broadcast never uses; how point-to-point messages

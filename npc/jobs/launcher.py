@@ -40,9 +40,10 @@ _SRUN: Final = dict.fromkeys(_SRUN_VALUE.split(), 1)
 #: Words that follow an option, by launcher.
 _FOLLOWING: Final[dict[str, dict[str, int]]] = {
     "srun": _SRUN,
-    **dict.fromkeys(("mpirun", "mpiexec", "orterun", "prterun", "mpiexec.hydra"), _MPIRUN),
+    **dict.fromkeys(("mpirun", "mpiexec", "orterun", "prterun", "prun", "mpiexec.hydra"), _MPIRUN),
     **dict.fromkeys(("mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich"), _MPIRUN),
 }
+MPI_STARTERS: Final = frozenset(_FOLLOWING)
 
 
 class UnknownProgram(ValueError):

@@ -21,6 +21,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from npc.document import below
+from npc.jobs.launcher import MPI_STARTERS
 from npc.jobs.sample import Case, job_hosts, sample_all, turns
 from npc.jobs.stop import Stop
 from npc.machine.fabric import short_name
@@ -31,7 +32,6 @@ from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
 from npc.records.series import identity
 from npc.records.units import METRICS, plural
-from npc.validity.rules.placement import MPI_STARTERS
 from report.advice import Advice
 from report.advice.rule import AdviceRule, Hint, Trial
 from report.compare.pairs import Choice, Pair, compare_sides

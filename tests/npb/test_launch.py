@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -16,7 +18,8 @@ from npc.records.record import read_csv
 from npc.records.series import Series
 from npc.statistics.precision import USUAL
 from parsers.run.collect import collect_run
-from tests.lab.npb_job import Job, free_port, listening_server, python, run
+from tests.lab.npb_job import MPI_ENVIRONMENT, Job, free_port, listening_server, python, run
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -216,8 +219,6 @@ def test_every_format_shows_the_reading(form: str) -> None:
 
 
 def test_a_tool_gets_the_jobs_cpus_and_not_the_ranks(tmp_path: Path) -> None:
-    import os
-
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         pytest.skip("one CPU only")
@@ -244,6 +245,19 @@ def test_a_tool_gets_the_jobs_cpus_and_not_the_ranks(tmp_path: Path) -> None:
     )
     assert (server, client) == (str(cpus[:1]), str(cpus[1:2]))
     assert params == {"server_cpus": str(cpus[0]), "client_cpus": str(cpus[1])}
+
+
+@pytest.mark.parametrize(
+    "launcher", filter(which, ("mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi"))
+)
+def test_a_launcher_is_known_by_each_of_its_names(launcher: str) -> None:
+    """A rank that it binds to a core knows the CPUs of the job."""
+    show = "import os; from npb.placement import job_cpus; print(job_cpus(os.getpid()))"
+    ended = subprocess.run(
+        [launcher, "-n", "1", "--bind-to", "core", sys.executable, "-c", show],
+        capture_output=True, text=True, cwd=ROOT, env={**os.environ, **MPI_ENVIRONMENT}, timeout=60,
+    )  # fmt: skip
+    assert ended.stdout.strip() == str(os.sched_getaffinity(0)), ended.stderr
 
 
 def test_nothing_of_npb_runs_while_the_tool_does() -> None:

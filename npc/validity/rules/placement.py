@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
 
+from npc.jobs.launcher import MPI_STARTERS
 from npc.machine.sysfs import parse_cpus
 from npc.records.launch import Launch
 from npc.records.record import Record
@@ -20,7 +21,6 @@ _OVERSUBSCRIBE: Final = {
     "PRTE_MCA_rmaps_default_mapping_policy": re.compile(r".*oversubscribe", re.IGNORECASE),
 }
 _OTHERS: Final = frozenset({"mpich", "impi"})
-MPI_STARTERS: Final = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "srun"})
 _RANKS: Final = frozenset({"-n", "-np", "--np", "-c", "--n", "--ntasks"})
 
 

@@ -8,13 +8,13 @@ from pathlib import PurePath
 from statistics import median
 from typing import Any, Final
 
+from npc.jobs.launcher import MPI_STARTERS
 from npc.machine.sysfs import parse_cpus
 from npc.records.record import Record
 from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity, plural
 from npc.statistics.suspect import whom_of
 from npc.validity import Violation
-from npc.validity.rules.placement import MPI_STARTERS
 from npc.validity.traffic import of_memory
 from report.advice.rule import Judgement, hint, rule
 from report.nodes import Nodes

@@ -13,12 +13,11 @@ from types import MappingProxyType
 from typing import Final
 
 from npc.catalogue.benchmarks import BENCHMARKS
-from npc.catalogue.row import Layer, Sender, Step, Test
+from npc.catalogue.row import Benchmark, Layer, Sender, Step, Test
 from npc.records.record import Record
 from npc.records.series import RANKS, Series
 
 _BY_NAME: Final = {benchmark.name: benchmark for benchmark in BENCHMARKS}
-_UNKNOWN: Final = Test("*")
 _OTHER_END: Final[Mapping[Sender, Sender]] = {"": "", "client": "server", "server": "client"}
 #: Layers whose tests send messages, so that a size is that of a message.
 MESSAGES: Final[frozenset[Layer]] = frozenset({"mpi", "tcp", "udp", "sctp", "sdp", "rds", "rdma"})
@@ -33,12 +32,12 @@ CLASSES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
 @cache
 def find(benchmark: str, case: str, metric: str = "*") -> Test:
     """The row of a test; one that says nothing where there is none. Without a metric, of any of its case."""
-    tests = _BY_NAME[benchmark].tests if benchmark in _BY_NAME else ()
-    for test in tests:
+    row = _BY_NAME.get(benchmark, Benchmark(benchmark, ()))
+    for test in row.tests:
         of_metric = metric == test.metric or "*" in (metric, test.metric)
         if of_metric and fnmatchcase(case.lower(), test.case.lower()):
             return test
-    return _UNKNOWN
+    return Test("*", layer=row.layer)
 
 
 def row_of(record: Record) -> Test:

@@ -34,8 +34,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("osu_reduce", "latency", "mpi", "collective", "MPI reduce", "reduce"),
         Test("osu_barrier", "latency", "mpi", "collective", "MPI barrier", "barrier"),
         Test("*bibw*", layer="mpi", both_ways=True),
-        Test("*", layer="mpi"),
-    )),
+    ), layer="mpi"),
     Benchmark("imb", (
         Step(name="imb", tags=("tools",), commands=("IMB-MPI1", "mpirun"), site=("imb_prefix",), jobs=1,
              launches=4, seconds=1.5, nodes=(2,), measures="MPI by Intel's benchmarks",
@@ -58,8 +57,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("*Sendrecv*", layer="mpi", both_ways=True),
         Test("*Exchange*", layer="mpi", both_ways=True),
         Test("*Biband*", layer="mpi", both_ways=True),
-        Test("*", layer="mpi"),
-    )),
+    ), layer="mpi"),
     Benchmark("netpipe", (
         Step(name="netpipe", tags=("tools",), commands=("mpirun",), jobs=1, launches=1, seconds=1.5,
              nodes=(2,), measures="a ping-pong over many sizes", sizes=(("netpipe_max_size", "1048576"),)),
@@ -67,8 +65,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("pingpong", "latency", "mpi", _PING_PONG, "MPI half round trip", "send"),
         Test("pingpong", "bandwidth", "mpi", _PING_PONG),
         Test("bidirectional", layer="mpi", both_ways=True),
-        Test("*", layer="mpi"),
-    )),
+    ), layer="mpi"),
     Benchmark("models", (
         Step(name="models", tags=("models",), commands=("mpirun",), jobs=1, launches=5, seconds=1.2,
              nodes=(2,), measures="what LogGP, LogfP, log_3P, BSP and τ-Lop are made of",
@@ -84,8 +81,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     ), (
         Test("rings", layer="mpi", both_ways=True, all_processes=True),
         Test("b_eff", layer="mpi", both_ways=True, all_processes=True),
-        Test("*", layer="mpi"),
-    )),
+    ), layer="mpi"),
     Benchmark("perftest", (
         # -a -n 1000 moves 17 GB in 23 sizes: 1.4 s on 4x EDR, and as much again to set up
         Step(name="perftest", tags=("rdma",), commands=("ib_write_bw", "mpirun"), jobs=2, launches=8,
@@ -97,8 +93,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("ib_send_bw", "bandwidth", "rdma", _WINDOWED, "RDMA send bandwidth", sender="client"),
         Test("ib_write_bw", "bandwidth", "rdma", _WINDOWED, "RDMA write bandwidth", sender="client"),
         Test("ib_read_bw", "bandwidth", "rdma", _WINDOWED, "RDMA read bandwidth", sender="server"),
-        Test("*", layer="rdma"),
-    )),
+    ), layer="rdma"),
     Benchmark("qperf", (
         Step(name="qperf", tags=("network",), commands=("qperf", "mpirun"), jobs=3, launches=2, swept=4,
              seconds=2.0, nodes=(2,), measures="TCP and UDP bandwidth and latency, TCP over the size",
@@ -138,8 +133,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("u[cd]_*", layer="rdma", lossy=True),
         Test("tcp*", layer="tcp"),
         Test("udp*", layer="udp", lossy=True),
-        Test("*", layer="rdma"),
-    )),
+    ), layer="rdma"),
     Benchmark("sockperf", (
         Step(name="sockperf", tags=("network",), commands=("sockperf", "mpirun"), jobs=1, launches=1,
              seconds=1.3, nodes=(2,), measures="TCP latency with percentiles",
@@ -161,8 +155,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("udp*", "bandwidth", "udp", "stream", "UDP bandwidth", lossy=True, sender="client"),
         Test("sctp", "bandwidth", "sctp", "stream", "SCTP bandwidth", sender="client"),
         Test("udp*", layer="udp", lossy=True),
-        Test("*", layer="tcp"),
-    )),
+    ), layer="tcp"),
     Benchmark("nuttcp", (
         Step(name="nuttcp", tags=("tools",), commands=("nuttcp", "mpirun"), jobs=2, launches=3, seconds=1.2,
              nodes=(2,), measures="TCP and UDP throughput, loss",
@@ -171,8 +164,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("tcp*", "bandwidth", "tcp", "stream", "TCP bandwidth", sender="client"),
         Test("udp*", "bandwidth", "udp", "stream", "UDP bandwidth", lossy=True, sender="client"),
         Test("udp*", layer="udp", lossy=True),
-        Test("*", layer="tcp"),
-    )),
+    ), layer="tcp"),
     Benchmark("stream", (
         Step(name="stream", tags=("memory",), commands=("cc",), jobs=1, launches=1, seconds=0.8, nodes=(1,),
              measures="memory bandwidth of a node", caches=1.0,
@@ -234,8 +226,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("filecreate", "operation_rate", "io", quantity="file creation"),
         Test("filestat", "operation_rate", "io", quantity="file stat"),
         Test("filedelete", "operation_rate", "io", quantity="file deletion"),
-        Test("*", layer="io"),
-    )),
+    ), layer="io"),
     Benchmark("ior", (
         # by its bytes: 8 GB in all, of two nodes at 1 GB/s together
         Step(name="ior", tags=("tools",), commands=("ior", "mpirun"), site=("ior_prefix",), jobs=1,
@@ -244,8 +235,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     ), (
         Test("write", "bandwidth", "io", quantity="file write of many nodes"),
         Test("read", "bandwidth", "io", quantity="file read of many nodes"),
-        Test("*", layer="io"),
-    )),
+    ), layer="io"),
     Benchmark("mdtest", (
         Step(name="mdtest", tags=("tools",), commands=("mdtest", "mpirun"), site=("mdtest_prefix",), jobs=1,
              launches=2, seconds=3.0, nodes=(2,), measures="file system: names of many nodes at once",
@@ -254,16 +244,14 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("file creation", "operation_rate", "io", quantity="file creation of many nodes"),
         Test("file stat", "operation_rate", "io", quantity="file stat of many nodes"),
         Test("file removal", "operation_rate", "io", quantity="file deletion of many nodes"),
-        Test("*", layer="io"),
-    )),
+    ), layer="io"),
     Benchmark("noise", (
         Step(name="noise", tags=("noise",), commands=("cc",), jobs=1, launches=1, seconds=1.2, nodes=(1,),
              measures="OS noise of every core"),
     ), (
         Test("detour", layer="noise", quantity="detours of the operating system"),
         Test("fwq", layer="noise", quantity="delays of fixed work"),
-        Test("*", layer="noise"),
-    )),
+    ), layer="noise"),
     Benchmark("gpu", (
         # the mean of its parts, of one GPU
         Step(name="gpu", tags=("gpu",), commands=("nvcc",), jobs=1, launches=4, seconds=1.7, nodes=(1,),
@@ -283,16 +271,14 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("gemm", "flops", "gpu", quantity="GPU matrix product"),
         Test("peer", "bandwidth", "gpu", quantity="GPU to GPU"),
         Test("peer_both", "bandwidth", "gpu", quantity="GPUs both ways", both_ways=True),
-        Test("*", layer="gpu"),
-    )),
+    ), layer="gpu"),
     Benchmark("babelstream", (
         # as long as its start and the check of its arrays by one core
         Step(name="babelstream", tags=("gpu",), commands=("cuda-stream",), site=("babelstream_command",),
              jobs=1, launches=1, seconds=3.0, nodes=(1,), measures="GPUs: memory, by BabelStream"),
     ), (
         Test("*", "bandwidth", "gpu", quantity="BabelStream"),
-        Test("*", layer="gpu"),
-    )),
+    ), layer="gpu"),
     Benchmark("nvbandwidth", (
         # three trials of 16 copies of each pair, of one GPU
         Step(name="nvbandwidth", tags=("gpu",), commands=("nvbandwidth",), site=("nvbandwidth_command",),
@@ -303,8 +289,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("device_to_host_memcpy_*", "bandwidth", "gpu", quantity="GPU to host"),
         Test("device_to_device_memcpy_*", "bandwidth", "gpu", quantity="GPU to GPU"),
         Test("*bidirectional*", layer="gpu", both_ways=True),
-        Test("*", layer="gpu"),
-    )),
+    ), layer="gpu"),
     Benchmark("nccl", (
         # by its sizes, of two GPUs
         Step(name="nccl", tags=("gpu",), commands=("all_reduce_perf",), site=("nccl_prefix",), jobs=1,
@@ -316,8 +301,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("reduce_scatter_perf", "latency", "gpu", quantity="GPU reduce-scatter"),
         Test("alltoall_perf", "latency", "gpu", quantity="GPU all-to-all"),
         Test("sendrecv_perf", "latency", "gpu", quantity="GPU send and receive"),
-        Test("*", layer="gpu"),
-    )),
+    ), layer="gpu"),
     Benchmark("hpcc", (
         # its N grows with the caches of all nodes, its work with N³
         Step(name="hpcc", tags=("apps",), commands=("hpcc", "mpirun"), jobs=1, launches=1, seconds=60.0,

@@ -132,8 +132,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A folder of ``benchmarks/``: its steps, and its tests; of several rows that fit a test the first."""
+    """A folder of ``benchmarks/``: its steps, and its tests; of several rows that fit a test the first, and
+    where none does, all that is known is the layer."""
 
     name: str
     steps: tuple[Step, ...]
     tests: tuple[Test, ...] = ()
+    layer: Layer = ""

@@ -16,7 +16,9 @@ from npc.parameters import PathParameter
     type=click.FloatRange(0, 60),
     help="Seconds to watch for other processes that compute; 0 does not (default: NPC_WATCH, else 0.5).",
 )
-@click.option("--in-job", is_flag=True, help="Do not ask for the version of JUBE, which is slow.")
+@click.option(
+    "--in-job", is_flag=True, help="Leave out JUBE and the tools of npc observe: no benchmark starts them."
+)
 def environment(output: Path | None, watch: float | None, in_job: bool) -> None:
     """Describe this machine and its software as JSON, as every run keeps it in environment.json."""
     import json
@@ -24,9 +26,13 @@ def environment(output: Path | None, watch: float | None, in_job: bool) -> None:
     from npc.files import cannot_write, write_whole
     from npc.machine.environment import collect_environment
     from npc.machine.load import watch_s
+    from npc.machine.tools import TOOLS
 
     seconds = watch_s() if watch is None else watch
-    described = collect_environment(watch_s=seconds, without=["jube"] if in_job else [])
+    without = [
+        tool.command for tool in TOOLS if in_job and (tool.command == "jube" or "npc observe" in tool.used_by)
+    ]
+    described = collect_environment(watch_s=seconds, without=without)
     text = json.dumps(described, indent=2) + "\n"
     if output is None:
         click.echo(text, nl=False)

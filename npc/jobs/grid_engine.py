@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from npc.jobs.scheduler import Job, JobId, Silent, answer, call
+from npc.jobs.scheduler import CTIME, Job, JobId, Silent, answer, call, moment
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -26,6 +26,8 @@ SETTLE_S: Final = 20.0
 _UNWANTED: Final = ("SGE_LONG_", "SGE_QSTAT", "SGE_SINGLE_LINE")
 _SUBMITTED: Final = re.compile(r"^Your job(?:-array)? (\d+)(?:\.\S+)? \(", re.M)
 #: sge_status(5): a limit of the job, by the queue master or the node's daemon.
+#: As Univa's qacct writes a moment.
+_UNIVA: Final = "%m/%d/%Y %H:%M:%S.%f"
 _LIMIT: Final = re.compile(r"(?:37|44)\b|.*\b[hs]_rt\b")
 
 
@@ -57,7 +59,9 @@ def parse_qacct(text: str) -> Job | None:
             continue
         failed, code = cells.get("failed", "0"), re.match(r"\d+", cells.get("exit_status", ""))
         status = int(code[0]) if code else 0
-        begun, ended = (_moment(cells.get(name, "")) for name in ("start_time", "end_time"))
+        begun, ended = (
+            moment(cells.get(name, "").strip(), CTIME, _UNIVA) for name in ("start_time", "end_time")
+        )
         limit = re.search(r"\bh_rt=(\d+)", cells.get("category", ""))
         state = (
             "TIMEOUT" if _LIMIT.match(failed) else "FAILED" if status or not re.match(r"0\b", failed) else ""
@@ -82,8 +86,6 @@ def ask(
     ids: Collection[JobId], cluster: str = "", stopped: Callable[[], bool] = lambda: False
 ) -> dict[JobId, Job]:
     """What Grid Engine knows of these jobs; see `npc.jobs.scheduler.Scheduler.ask`."""
-    if not ids:
-        return {}
     out = answer(["qstat", "-xml", "-g", "t", "-r", "-u", "*"], stopped, _UNWANTED)
     live = parse_qstat(out, datetime.now())
     found: dict[JobId, Job] = {}
@@ -143,12 +145,3 @@ def _joined(first: Job, second: Job) -> Job:
     decisive = min(first, second, key=lambda part: part.state == "PENDING")
     nodes = ",".join(dict.fromkeys(filter(None, ",".join((first.nodes, second.nodes)).split(","))))
     return dataclasses.replace(decisive, nodes=nodes)
-
-
-def _moment(text: str) -> datetime | None:
-    for form in ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S.%f"):  # Univa's qacct prints the second
-        try:
-            return datetime.strptime(text.strip(), form)
-        except ValueError:
-            continue
-    return None

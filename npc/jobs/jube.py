@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +43,7 @@ def call(
     log: IO[bytes],
     stop: Stop,
     patience_s: float = 0.0,
-    deadline: float | None = None,
+    deadline: float = math.inf,
     tick: Callable[[], None] = lambda: None,
     keep: Sequence[int] = (),
 ) -> int:
@@ -67,7 +68,7 @@ def call(
     try:
         while process.poll() is None:
             tick()
-            if stop.number is not None or (deadline is not None and time.monotonic() >= deadline):
+            if stop.number is not None or time.monotonic() >= deadline:
                 stopped_at = stopped_at or time.monotonic()
                 if time.monotonic() - stopped_at >= patience_s:
                     break

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime
 from typing import Any, Final
 
-from npc.jobs.scheduler import Job, JobId, Silent, answer, call, last_line
+from npc.jobs.scheduler import CTIME, Job, JobId, Silent, answer, call, moment, seconds
+from npc.machine.command import last_line
 
 NAME: Final = "PBS"
 COMMANDS: Final = ("qstat", "qdel")
@@ -60,8 +60,6 @@ def ask(
     ids: Collection[JobId], cluster: str = "", stopped: Callable[[], bool] = lambda: False
 ) -> dict[JobId, Job]:
     """What PBS knows of these jobs; see `npc.jobs.scheduler.Scheduler.ask`."""
-    if not ids:
-        return {}
     names = sorted(map(str, ids))
     code, out, err = call(["qstat", "-x", "-f", "-F", "json", *names], stopped)
     parse = parse_json
@@ -103,23 +101,10 @@ def _job(name: str, cells: Mapping[str, Any]) -> Job:
         exit_code=code,
         signal=killer,
         nodes=nodes,
-        elapsed_s=_seconds(used.get("walltime")) or 0,
-        limit_s=_seconds(asked.get("walltime")),
+        elapsed_s=seconds(str(used.get("walltime"))) or 0,
+        limit_s=seconds(str(asked.get("walltime"))),
         restarts=max(0, int(cells.get("run_count", 0)) - 1),
-        submitted=_moment(str(cells.get("qtime", ""))),
+        submitted=moment(str(cells.get("qtime", "")), CTIME),
         never_starts=state == "PENDING" and _NEVER.match(comment) is not None,
         scheduler=NAME,
     )
-
-
-def _seconds(clock: object) -> int | None:
-    """Seconds of ``hours:minutes:seconds``."""
-    match = re.fullmatch(r"(\d+):(\d+):(\d+)", str(clock))
-    return None if match is None else int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3])
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return datetime.strptime(text, "%a %b %d %H:%M:%S %Y")
-    except ValueError:
-        return None

@@ -29,6 +29,7 @@ from npc.jobs.stop import Stop
 from npc.jobs.watchers import Watchers, this_node
 from npc.machine.around import Around, join
 from npc.machine.ask import NoAnswer, ask
+from npc.machine.command import exit_words
 from npc.machine.fabric import short_name
 from npc.machine.load import watch_s
 from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
@@ -181,11 +182,10 @@ def launch(
     if not ended:
         return code, f"timeout: not done after {timeout_s:g} s"
     if code != 0:
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
         reason = last_words(stderr) or last_words(stdout)
         if reason.startswith("unavailable: "):  # the program itself says what it lacks
             return code, reason
-        return code, f"failed: {how}{': ' if reason else ''}{reason}"
+        return code, f"failed: {exit_words(code)}{': ' if reason else ''}{reason}"
     if require is not None and not require.search(stdout.read_bytes()):
         return code, f"failed: the output has no match of {require.pattern.decode()!r}"
     return code, OK

@@ -7,6 +7,7 @@ A module a batch system answers it: `npc.jobs.slurm`, `npc.jobs.grid_engine`, `n
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
+from npc.machine.command import last_line
 from npc.records.units import format_duration
 
 #: A job's number, or the name that the batch system has for it (``18.server``, ``ƒ2oLkTLb``).
@@ -176,10 +178,26 @@ def answer(
     return out
 
 
-def last_line(text: str) -> str:
-    """The last line that says something; empty if none does."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+#: As ctime(3) writes a moment.
+CTIME: Final = "%a %b %d %H:%M:%S %Y"
+
+
+def seconds(clock: str) -> int | None:
+    """Seconds of ``days-hours:minutes:seconds``, whose first two parts may be missing; None of what is none,
+    such as UNLIMITED."""
+    match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", clock)
+    if match is None:
+        return None
+    days, hours, minutes, rest = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+
+
+def moment(text: str, *forms: str) -> datetime | None:
+    """The local time that is written in one of `forms` (strptime(3)); None of what is none, such as N/A."""
+    for form in forms:
+        with contextlib.suppress(ValueError):
+            return datetime.strptime(text, form)
+    return None
 
 
 def _signal_name(number: int) -> str:

@@ -12,10 +12,9 @@ import dataclasses
 import os
 import re
 from collections.abc import Callable, Collection, Iterable
-from datetime import datetime
 from typing import Final, NamedTuple
 
-from npc.jobs.scheduler import ENDED, Job, JobId, Silent, answer, call
+from npc.jobs.scheduler import ENDED, Job, JobId, Silent, answer, call, moment, seconds
 
 NAME: Final = "Slurm"
 COMMANDS: Final = ("squeue", "scancel")
@@ -39,6 +38,7 @@ _COLUMNS: Final = (
 #: States of nodes on which no job will start before somebody, or a reboot, has put them back.
 _NO_JOBS: Final = re.compile(r"(?:down|drain|fail|error|inval|future|unknown|reboot)")
 _SACCT: Final = ("JobID", "State", "Reason", "ExitCode", "NodeList", "Elapsed", "Timelimit", "Submit")
+_ISO: Final = "%Y-%m-%dT%H:%M:%S"
 #: Variables that would change what is shown, and how.
 _UNWANTED: Final = ("SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SLURM_TIME_FORMAT")
 
@@ -105,10 +105,10 @@ def parse_squeue(text: str) -> dict[JobId, Job]:
             exit_code=os.WEXITSTATUS(status) if state in ENDED else None,
             signal=os.WTERMSIG(status),
             nodes=cells["NodeList"],
-            elapsed_s=_seconds(cells["TimeUsed"]) or 0,
-            limit_s=_seconds(cells["TimeLimit"]),
+            elapsed_s=seconds(cells["TimeUsed"]) or 0,
+            limit_s=seconds(cells["TimeLimit"]),
             restarts=int(cells["RestartCnt"]) if cells["RestartCnt"].isdecimal() else 0,
-            submitted=_moment(cells["SubmitTime"]),
+            submitted=moment(cells["SubmitTime"], _ISO),
             never_starts=state == "PENDING"
             and _NEVER.fullmatch(cells["Reason"].partition(",")[0]) is not None,
         )
@@ -134,10 +134,10 @@ def parse_sacct(text: str) -> dict[JobId, Job]:
             exit_code=int(code) if code.isdecimal() else None,
             signal=int(by) if by.isdecimal() else 0,
             nodes="" if nodes in ("None assigned", "(null)") else nodes,
-            elapsed_s=_seconds(cells["Elapsed"]) or 0,
+            elapsed_s=seconds(cells["Elapsed"]) or 0,
             # the completion file has it in minutes
-            limit_s=60 * int(limit) if limit.isdecimal() else _seconds(limit),
-            submitted=_moment(cells["Submit"]),
+            limit_s=60 * int(limit) if limit.isdecimal() else seconds(limit),
+            submitted=moment(cells["Submit"], _ISO),
         )
     jobs: dict[JobId, Job] = {}
     for part in parts.values():
@@ -154,8 +154,6 @@ def ask(
     controller does not answer, or not before the caller is `stopped`; FileNotFoundError where there is no
     ``squeue``.
     """
-    if not ids:
-        return {}
     names = ",".join(sorted(map(str, ids)))
     where = [f"--clusters={cluster}"] if cluster else []
     form = ",".join(f"{name}:{width}" for name, width in _COLUMNS)
@@ -219,19 +217,3 @@ def _joined(first: Job, second: Job) -> Job:
     decisive = min(first, second, key=lambda part: (part.ended, part.state == "COMPLETED"))
     nodes = ",".join(dict.fromkeys(filter(None, (first.nodes, second.nodes))))
     return dataclasses.replace(decisive, nodes=nodes)
-
-
-def _seconds(clock: str) -> int | None:
-    """Seconds of Slurm's ``days-hours:minutes:seconds``, whose first two parts may be missing."""
-    match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", clock)
-    if match is None:
-        return None  # UNLIMITED, INVALID, Partition_Limit, NOT_SET
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None  # N/A, Unknown

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -86,7 +87,7 @@ class RunWait:
     env: Mapping[str, str]
     stop: Stop
     display: Display
-    deadline: float | None = None
+    deadline: float = math.inf
     silent: str = ""
     busy: str = ""
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -122,7 +123,7 @@ class RunWait:
                 self._settling.pop(number, None)
 
     def _has_no_time(self) -> bool:
-        return self.stop.number is not None or _is_over(self.deadline)
+        return self.stop.number is not None or time.monotonic() >= self.deadline
 
     def lives(self, workpackage: Workpackage) -> bool:
         """Whether its job may still do something."""
@@ -188,7 +189,7 @@ class RunWait:
                 words, cwd=self.run.parent, env=self.env, log=log, stop=self.stop,
                 patience_s=FINISH_S, deadline=self.deadline, tick=tick, keep=[lock],
             )  # fmt: skip
-        if code and (self.stop.number is not None or _is_over(self.deadline)):
+        if code and self._has_no_time():
             try:
                 read_workpackages(self.run)
             except NoRun:  # ended while it was writing it
@@ -308,7 +309,7 @@ def wait_for(
     Raises `NoRun`, click.ClickException where JUBE fails, FileNotFoundError without JUBE, or without the
     batch system's commands where there are jobs to ask for.
     """
-    deadline = None if patience.limit_s is None else time.monotonic() + patience.limit_s
+    deadline = math.inf if patience.limit_s is None else time.monotonic() + patience.limit_s
     wait = RunWait(run, patience, env, stop, display, deadline)
     interval, before, said_done = patience.least_s, "", False
     while True:
@@ -320,14 +321,13 @@ def wait_for(
             return Ending.STOPPED, wait.rows(workpackages)
         if driven and not any(each.is_open or (each.failed and wait.lives(each)) for each in workpackages):
             return Ending.ALL_ENDED, wait.rows(workpackages)
-        if _is_over(deadline):
+        if time.monotonic() >= deadline:
             return Ending.GAVE_UP, wait.rows(workpackages)
         now = repr([(each.number, each.state(), wait.jobs.get(each.number)) for each in workpackages])
         soon = now != before or wait.settling() or said_done
         interval = patience.least_s if soon else interval * _GROWTH
         before, interval = now, min(interval, patience.most_s)
-        left = interval if deadline is None else min(interval, deadline - time.monotonic())
-        said_done = wait.rest(workpackages, left)
+        said_done = wait.rest(workpackages, min(interval, deadline - time.monotonic()))
 
 
 def _ending(job: Job) -> str:
@@ -339,10 +339,6 @@ def _ending(job: Job) -> str:
             if len(dead) == 1:
                 return dataclasses.replace(job, nodes=dead[0]).ending()
     return job.ending()
-
-
-def _is_over(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline
 
 
 def _is_there(path: Path) -> bool:

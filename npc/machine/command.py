@@ -39,7 +39,18 @@ def run(
     return subprocess.CompletedProcess(command, code, "", said)
 
 
+def last_line(text: str) -> str:
+    """The last line that says something; empty if none does."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
 def last_words(ended: subprocess.CompletedProcess[str]) -> str:
     """The last line of what a tool said of its failure."""
-    lines = [line for line in (ended.stderr or ended.stdout).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else f"{Path(ended.args[0]).name}: exit code {ended.returncode}"
+    said = last_line(ended.stderr or ended.stdout)
+    return said or f"{Path(ended.args[0]).name}: {exit_words(ended.returncode)}"
+
+
+def exit_words(code: int) -> str:
+    """``exit code 3``, and ``signal 9`` for -9."""
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

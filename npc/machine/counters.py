@@ -280,9 +280,3 @@ def driver_statistics(interface: str) -> dict[str, int]:
         found = zip(told, struct.unpack_from(f"={count}Q", values), strict=True)
         return {name: value for name, value in found if not _QUEUE.search(name)}
     return {}
-
-
-def words(moved: Mapping[str, Mapping[str, int]]) -> str:
-    """What rose, for people: ``n07 mlx5_0/1 symbol_error 412; n08 eth0 rx_crc_errors 3``."""
-    each = (f"{host} {name} {by}" for host, counters in moved.items() for name, by in counters.items())
-    return "; ".join(each)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import json
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as replace  # changed records are checked again
@@ -20,7 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, Final
 
-from npc.files import InvalidFile, naming, parse_json, replacing
+from npc.files import InvalidFile, parse_json, write_whole
 from npc.records.reading import OK as OK  # who has records wants this name, too
 from npc.records.reading import Reading, is_plain, plain
 from npc.records.units import METRICS
@@ -171,14 +171,9 @@ def write_csv(records: Iterable[Record], stream: IO[str], header: bool = True) -
 
 def save_csv(records: Iterable[Record], path: Path) -> None:
     """Write a whole file or nothing: a crash half-way leaves the old file as it was."""
-    with (
-        naming(path),
-        replacing(path) as partial,
-        partial.open("x", newline="", encoding="utf-8") as stream,
-    ):
-        write_csv(records, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
+    text = io.StringIO(newline="")
+    write_csv(records, text)
+    write_whole(path, text.getvalue())
 
 
 #: Records can always be made again, as the raw outputs lie beside them.

@@ -52,9 +52,18 @@ of_node_benchmarks = click.option(
     help="What --each-node runs on a node: a folder in benchmarks/, or a JUBE file; may be repeated "
     "(default: stream, likwid).",
 )  # fmt: skip
+
+
+def _only_one(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> str | None:
+    if len(given) > 1:
+        raise click.BadParameter(f"measures by one, not by {' and '.join(given)}: a run for each, or --tag")
+    return given[0] if given else None
+
+
 of_benchmark = click.option(
-    "--benchmark", help="Measure by this one alone: a folder in benchmarks/, or a JUBE file."
-)
+    "--benchmark", multiple=True, callback=_only_one,
+    help="Measure by this one alone: a folder in benchmarks/, or a JUBE file.",
+)  # fmt: skip
 
 
 def chosen(

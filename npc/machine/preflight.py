@@ -160,6 +160,19 @@ def mpi_mismatch(environment: Environment, trial: MpiTrial) -> Iterator[str]:
 
 
 @check(
+    "warning",
+    "what is measured is neither of the two as it was installed",
+    "put the mpirun of the same MPI first in PATH, or name its library: MPI4PY_LIBMPI=/…/libmpi.so",
+)
+def mpi_versions(environment: Environment, trial: MpiTrial) -> Iterator[str]:
+    """mpirun and the library that mpi4py loads are of one MPI, but of two versions."""
+    said = (environment["mpi"][part] or "" for part in ("launcher", "library"))
+    found = [re.search(r"(Open MPI|MPICH|Intel)\D*(\d+(?:\.\d+)*)", text) for text in said]
+    if found[0] and found[1] and found[0][1] == found[1][1] and found[0][2] != found[1][2]:
+        yield f"{found[0][1]}: mpirun {found[0][2]}, the library that mpi4py loads {found[1][2]}"
+
+
+@check(
     "error",
     "npb and the OSU benchmarks are MPI programs",
     "repeat it by hand: mpirun -n 2 npc-python -c 'from mpi4py import MPI; print(MPI.COMM_WORLD.size)'",

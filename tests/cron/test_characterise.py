@@ -58,6 +58,7 @@ def refused(*words: str | Path, **environment: str) -> subprocess.CompletedProce
         (["--output", "/etc/passwd"], ["/etc/passwd"]),
         (["extra"], ["extra"]),
         (["--benchmark", "qprf"], ["no such benchmark", "qperf, sockperf", "or name a JUBE file"]),
+        (["--benchmark", "qperf", "--benchmark", "likwid"], ["by one, not by qperf and likwid", "--tag"]),
     ],
 )
 def test_a_mistake_is_usage_with_what_was_perhaps_meant(words: list[str], told: list[str]) -> None:

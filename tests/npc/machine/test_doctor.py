@@ -394,6 +394,8 @@ CABLE = {"name": "eth0", "state": "up", "speed_bit_s": 10**9, "supported_bit_s":
 
 FINDINGS: list[tuple[str, str, str, Callable[[dict[str, Any]], object]]] = [
     ("old_jube", "error", "JUBE 2.4.2", lambda e: e["tools"]["jube"].update(version="2.4.2")),
+    ("mpi_versions", "warning", "Open MPI: mpirun 4.1.4, the library that mpi4py loads 5.0.11",
+     lambda e: e["mpi"].update(launcher="Open MPI 4.1.4", library="Open MPI v5.0.11, ident: 5.0.11")),
     ("jube_fails", "error", "/jube does not start", lambda e: e["tools"]["jube"].update(version=None)),
     ("governor", "warning", "powersave on 8 CPUs",
      lambda e: e["cpu"]["frequency"].update(governors={"powersave": 8})),

@@ -22,6 +22,7 @@ from npc.jobs import session, slurm
 from npc.jobs.scheduler import JobId, Silent
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import BatchJob, NoRun, find_run, read_workpackages
+from npc.machine.command import last_line
 from npc.machine.fabric import expand, natural, short_name
 from npc.machine.processes import die_with_parent
 from npc.places import workplace
@@ -112,8 +113,7 @@ def log_of(night: Path, part: Part) -> Path:
 def last_words(part: Part, night: Path) -> str:
     """The last line that a part printed, for people."""
     with contextlib.suppress(OSError):
-        lines = log_of(night, part).read_text(encoding="utf-8", errors="replace").splitlines()
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return last_line(log_of(night, part).read_text(encoding="utf-8", errors="replace"))
     return ""
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 import click
 
 from npc.jobs.sample import turns
+from npc.machine.command import exit_words
 from npc.records.node_probes import MeasuredOverhead, percent
 from npc.statistics.medians import MIN_SAMPLES, summarise
 from observe.asked import Asked
@@ -56,7 +57,7 @@ def check(
         words, what = (command, asked) if watched else (plain, quiet)
         code = run(words, place, one, mpi and watched, what, keep=True, silent=True)
         if code:
-            raise Failed(code, f"run {number} of the check ended with exit code {code}: {one}.err")
+            raise Failed(code, f"run {number} of the check ended with {exit_words(code)}: {one}.err")
         ranks = one.with_name(f"{one.name}.{RANKS}")
         pair[watched] = _seconds(ranks)
         shutil.rmtree(ranks)

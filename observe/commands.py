@@ -222,6 +222,7 @@ def observe(
     import parsers
     from npc.jobs.launcher import PARSERS, UnknownProgram, program_index
     from npc.jobs.sample import LAUNCH, job_hosts
+    from npc.machine.command import exit_words
     from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
     from npc.records.memory_use import MEMORY
     from npc.records.record import OK, save_csv
@@ -336,7 +337,7 @@ def observe(
     said = stem.with_suffix(".out").read_text(encoding="utf-8", errors="replace")
     reported = reported_by(said, pattern, scale, duration, flop)
     observation = keep_observation(stem, command, place, asked, reported, note or "")
-    status = OK if code == 0 else f"failed: exit code {code}: {last_words(stem.with_suffix('.err'))}"
+    status = OK if code == 0 else f"failed: {exit_words(code)}: {last_words(stem.with_suffix('.err'))}"
     hosts = tuple(node.host for node in observation.nodes) or job_hosts()
     raw = f"{RAW}/0000.out" if tool else f"{RAW}/0000.{OBSERVED}"
     log.append(

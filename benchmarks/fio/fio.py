@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from npc.jobs.own_folder import NoPlace, OwnFolder, filled, place_of
-from npc.jobs.scheduler import last_line
+from npc.machine.command import exit_words, last_line
 from npc.machine.mounts import mounted
 
 #: What every fio is told. Files belong to all tests of a launch, so no test makes them before it begins.
@@ -130,8 +130,7 @@ class NodeFio:
         bad = next((job for job in jobs if job.get("error")), None)
         if not bad and jobs and not code:
             return ""
-        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        what = f"{bad['jobname']}: {os.strerror(bad['error'])}" if bad else how
+        what = f"{bad['jobname']}: {os.strerror(bad['error'])}" if bad else exit_words(code)
         what = ": ".join(filter(None, [what, last_line(said)]))
         return f"fio on {self.head['host']}: {what}"
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from npc.machine import sysfs
+from npc.machine.command import exit_words
 from npc.machine.processes import die_with_parent
 
 #: What the kernel gives an interface by itself: nobody's setting is lost with it.
@@ -67,7 +68,7 @@ def compete(program: Path, cores: Sequence[Sequence[int]], intensity: float, res
     for process in started:
         assert process.stdout is not None
         if not process.stdout.readline():
-            raise CannotChange(f"the competing process ended at once: exit code {process.wait()}")
+            raise CannotChange(f"the competing process ended at once: {exit_words(process.wait())}")
 
 
 def _competitor(program: Path, cpu: int, share: float) -> subprocess.Popen[bytes]:

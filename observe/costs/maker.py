@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from npc.machine.command import exit_words
 from observe.costs.kept import NoCost
 
 _EVENTS: Final = Path(__file__).with_name("events.py")
@@ -29,7 +30,7 @@ class Maker:
         print(kind, number, file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:
-            raise NoCost(f"{_EVENTS} ended: exit code {self._process.wait()}")
+            raise NoCost(f"{_EVENTS} ended: {exit_words(self._process.wait())}")
         return float(line)
 
     def __enter__(self) -> Maker:

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from npc.machine.command import last_words, run
+from npc.machine.command import exit_words, last_words, run
 from observe.costs.kept import NoCost, kept
 from observe.mpi.build import find_compiler, mpi_of
 from observe.mpi.place import ProfileFile
@@ -59,5 +59,5 @@ def _run(command: Sequence[str], settings: Mapping[str, str]) -> str:
     environment = {name: text for name, text in os.environ.items() if not _OF_THE_JOB.fullmatch(name)}
     said = run(command, environment={**environment, **settings})
     if said.returncode:
-        raise NoCost(f"{Path(command[0]).name}: exit code {said.returncode}: {last_words(said)}")
+        raise NoCost(f"{Path(command[0]).name}: {exit_words(said.returncode)}: {last_words(said)}")
     return said.stdout

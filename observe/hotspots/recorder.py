@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from npc.machine.command import last_line
 from npc.machine.perf import Perf, Sight, find_perf, sight
 from npc.machine.processes import Process, die_with_parent, local_ranks, read, told
 from npc.machine.processor import node_processor
@@ -237,8 +238,7 @@ class HotspotRecorder(Companion):
         return os.pread(self._said, 65536, 0).decode(errors="replace")
 
     def _last_words(self) -> str:
-        lines = [line.strip() for line in self._everything_said().splitlines() if line.strip()]
-        return lines[-1] if lines else ""
+        return last_line(self._everything_said())
 
 
 def is_counted(event: str, told_by_stat: str) -> bool:

@@ -115,10 +115,10 @@ def run_jube(tool: str, folder: Path) -> dict[str, dict[str, str]]:
         f"""<?xml version="1.0" encoding="UTF-8"?>
 <jube><benchmark name="two_readings" outpath="run">
   <parameterset name="outputs"><parameter name="output">{names}</parameter></parameterset>
-  <step name="copy"><use>outputs</use><do>cp {folder}/captured/$output text</do></step>
+  <step name="read"><use>outputs</use></step>
   <analyser name="two_readings">
     <use from="{spec(tool)}">{tool}_pattern</use>
-    <analyse step="copy"><file>text</file></analyse>
+    <analyse step="read"><file>{folder}/captured/$output</file></analyse>
   </analyser>
   <result><use>two_readings</use>
     <table name="two_readings" style="csv"><column title="output">output</column>{columns}</table>

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ def test_it_is_json_and_says_what_this_machine_is(here: dict[str, Any]) -> None:
         if interface["name"] == "lo"
         for address in interface["addresses"]
     }
-    assert here["python"]["packages"]["click"]
+    versions = {each.metadata["Name"].lower(): each.version for each in metadata.distributions()}
+    assert here["python"]["packages"] == {name.replace("_", "-"): text for name, text in versions.items()}
     assert here["tools"]["jube"]["version"]
     assert here["mpi"]["library"]
 
@@ -130,7 +132,8 @@ def test_the_command_writes_the_file_or_prints_it(tmp_path: Path, monkeypatch: p
     assert there.keys() == json.loads(npc("environment").stdout).keys()
     in_job = json.loads(npc("environment", "--in-job").stdout)
     assert there.keys() == in_job.keys()
-    assert there["tools"].keys() - in_job["tools"].keys() == {"jube"}
+    of_observe = {"perf", "bpftrace", "valgrind", "llvm-mca", "objdump"}
+    assert there["tools"].keys() - in_job["tools"].keys() == {"jube", *of_observe}
     refused = npc("environment", "--output", tmp_path / "none/e.json")
     assert refused.returncode == 1
     assert "there is no folder" in refused.stderr

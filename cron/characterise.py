@@ -182,9 +182,8 @@ def _pairs(run: Path, records: Sequence[Record], as_json: bool) -> Iterator[str]
 def run_and_wait(what: Characterisation, run: Path) -> wait.Ending | signal.Signals:
     """Make the run and wait for its jobs; why that is over. Raises click.ClickException if there is none."""
     log_path = what.outpath / f"jube-{run.name}.log"
-    display = Display()
     ending = wait.Ending.ALL_ENDED
-    with Stop().listening() as stop:
+    with Stop().listening() as stop, contextlib.closing(Display()) as display:
         try:
             with open(log_path, "wb", opener=no_link) as log:
                 run_jube(what, run, log, stop, display)
@@ -206,8 +205,6 @@ def run_and_wait(what: Characterisation, run: Path) -> wait.Ending | signal.Sign
             if not run.exists():
                 log_path.unlink()
             raise click.ClickException(wait.missing(error)) from None
-        finally:
-            display.close()
         return signal.Signals(stop.number) if stop.number else ending
 
 

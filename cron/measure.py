@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Collection, Iterable, Sequence
+from math import inf
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
@@ -58,10 +59,7 @@ def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop)
     words = [*part.words, "--platform", str(platform), "--output", str(out), "--limit", f"{limit_s:.0f}s"]
     with open(log_of(night, part), "ab", opener=no_link) as log:
         process = _start(["characterise", *words], log)
-        deadline = time.monotonic() + limit_s + SLACK_S
-        while process.poll() is None and stop.number is None and time.monotonic() < deadline:
-            stop.wait(_POLL_S)
-        if process.poll() is None:
+        if not stop.wait_for(process, limit_s + SLACK_S):
             session.end(process.pid, GRACE_S)
         code = process.wait()
         cancelled = cancel_open_jobs(out)
@@ -81,8 +79,7 @@ def finish(part: Part, night: Path, limit_s: float, stop: Stop) -> None:
         return
     with open(log_of(night, part), "ab", opener=no_link) as log:
         wait = _start(["wait", str(run), "--limit", f"{max(limit_s, 1):.0f}s"], log)
-        while wait.poll() is None and stop.number is None:
-            stop.wait(_POLL_S)
+        stop.wait_for(wait, inf)
         session.end(wait.pid, GRACE_S)
         wait.wait()
         cancel_open_jobs(out)

@@ -78,7 +78,6 @@ class NightOutcome:
     """What became of a night. notes: what happened besides, for people."""
 
     night: NightVerdict
-    folder: Path
     notes: list[str] = field(default_factory=list)
     matrix: Matrix | None = None
 
@@ -152,7 +151,7 @@ class NightRun:
             self.notes.append(f"disturbed: {disturbed} (npc check says by whom)")
         if problems := list(dict.fromkeys(self.history.problems)):
             self.notes.append(f"{len(problems)} rows of the history cannot be read, the first: {problems[0]}")
-        return NightOutcome(verdict, folder, self.notes, matrix)
+        return NightOutcome(verdict, self.notes, matrix)
 
     def repair(self) -> None:
         """Finish all nights that were cut off. Raises as `run` does."""

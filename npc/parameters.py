@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -54,6 +56,15 @@ def program_first(ctx: click.Context, param: click.Parameter, command: tuple[str
     if command and command[0].startswith("-"):
         raise click.NoSuchOption(command[0], ctx=ctx)
     return command
+
+
+def named(option: str, texts: Sequence[str], pattern: str, expected: str) -> Iterator[tuple[str, str]]:
+    """Each name and what stands behind its equals sign."""
+    for text in texts:
+        match = re.fullmatch(pattern, text, re.DOTALL)
+        if not match:
+            raise click.UsageError(f"{option} {text!r}: expected {expected}")
+        yield match[1], match[2]
 
 
 #: The type of a parameter that is a path.

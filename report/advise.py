@@ -125,7 +125,7 @@ def _try(
     from pathlib import Path
 
     from npc import status_line
-    from npc.files import cannot_write, replacing
+    from npc.files import cannot_write, write_whole
     from npc.jobs.stop import Stop
     from report import tried
     from report.advice import trying
@@ -151,8 +151,7 @@ def _try(
             status_line.show("")
             result = trying.compared(records, folder)
             document = json.dumps(tried.document(experiment, folder, result), indent=1)
-            with replacing(folder / tried.TRIED_FILE) as partial:
-                partial.write_text(document + "\n", encoding="utf-8")
+            write_whole(folder / tried.TRIED_FILE, document + "\n")
     except FileExistsError:
         raise click.UsageError(f"{folder} holds launches already: name another --output") from None
     except OSError as error:

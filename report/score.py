@@ -25,7 +25,7 @@ what Bonferroni leaves of each coverage.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
@@ -34,7 +34,6 @@ from npc.machine.proposal import completed, shown
 from npc.records.units import format_quantity, plural
 from report.runs import Run
 from roofline.analyse import analyse
-from roofline.applications import Direction
 from roofline.points import bounds
 from roofline.result import Ceiling, Roofline, direction_of
 
@@ -49,11 +48,8 @@ _NEEDS: Final[dict[Part, tuple[str, str]]] = {
     "I/O": ("fio (tag io)", "io_read_bandwidth, io_write_bandwidth"),
     "GPU": ("gpu (tag gpu)", "its table gpu"),
 }
-#: What the nominal limits of a part are made of, as far as a machine proposes it.
-_KEYS: Final[dict[Part, frozenset[str]]] = {
-    "compute": frozenset(("cores", "clock_hz", "simd_bits", "simd_units", "fma")),
-    "memory": frozenset(("memory_bandwidth",)),
-}
+#: Whose limits a machine may propose.
+_PROPOSED: Final[tuple[Part, ...]] = ("compute", "memory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,16 +121,17 @@ def find_scores(roofline: Roofline, proposed: Mapping[str, str] | None = None) -
     }
     shares: dict[Part, Shares] = {
         "compute": _shares(ceilings["compute"]),
-        "memory": _shares(_best(ceilings["memory"])),
-        "network": _shares(_fastest(ceilings["network"])),
-        "I/O": _shares(ceiling for of in _by_direction(ceilings["I/O"]).values() for ceiling in _best(of)),
+        "memory": _shares(_fastest(ceilings["memory"], lambda each: each.kind)),
+        "network": _shares(_fastest(ceilings["network"], lambda each: each.nominal)),
+        "I/O": _shares(_fastest(ceilings["I/O"], direction_of)),
         "GPU": _shares(ceilings["GPU"]),
     }
     refuted = {
         part: f"{above[0].name} is beyond the limit that the machine suggests ({measured(above[0])}): write "
         "that of the data sheet into platform.toml"
-        for part, keys in _KEYS.items()
-        if not keys.isdisjoint(proposed) and (above := [of for of, share in shares[part] if share.value > 1])
+        for part in _PROPOSED
+        if not proposed.keys().isdisjoint(_NEEDS[part][1].split(", "))
+        and (above := [of for of, share in shares[part] if share.value > 1])
     }
     shares = {part: found for part, found in shares.items() if found and part not in refuted}
     parts = {part: geometric_mean([share for _, share in found]) for part, found in shares.items()}
@@ -218,26 +215,13 @@ def _shares(ceilings: Iterable[Ceiling]) -> Shares:
     return found
 
 
-def _best(ceilings: Iterable[Ceiling]) -> list[Ceiling]:
-    found = [ceiling for ceiling in ceilings if ceiling.nominal]
-    return [max(found, key=lambda ceiling: ceiling.value)] if found else []
-
-
-def _by_direction(ceilings: Iterable[Ceiling]) -> dict[Direction, list[Ceiling]]:
-    """The I/O ceilings of reading and of writing."""
-    found: dict[Direction, list[Ceiling]] = {}
+def _fastest(ceilings: Iterable[Ceiling], key: Callable[[Ceiling], object]) -> list[Ceiling]:
+    """The fastest test of each: what slower tools make of it is theirs, not the machine's."""
+    found: dict[object, Ceiling] = {}
     for ceiling in ceilings:
-        found.setdefault(direction_of(ceiling), []).append(ceiling)
-    return found
-
-
-def _fastest(ceilings: Iterable[Ceiling]) -> list[Ceiling]:
-    """The fastest test of each link: what slower tools make of it is theirs, not the machine's."""
-    by_link: dict[float, Ceiling] = {}
-    for ceiling in ceilings:
-        if ceiling.nominal and ceiling.value > getattr(by_link.get(ceiling.nominal), "value", 0.0):
-            by_link[ceiling.nominal] = ceiling
-    return list(by_link.values())
+        if ceiling.nominal and ceiling.value > found.setdefault(key(ceiling), ceiling).value:
+            found[key(ceiling)] = ceiling
+    return list(found.values())
 
 
 def to_document(run: Run, scores: Scores) -> dict[str, Any]:

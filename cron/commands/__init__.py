@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from npc.parameters import TAGS, PathParameter
+from npc.parameters import TAGS, Duration, PathParameter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +38,9 @@ of_settings = click.option(
     multiple=True,
     metavar="NAME=VALUE",
     help="A parameter of a benchmark, such as samples=10 (docs/characterise.md); may be repeated.",
+)
+of_limit = click.option(
+    "--limit", type=Duration(), help="Do not wait longer for jobs: 90s, 10m, 2h (default: never)."
 )
 of_each_node = click.option(
     "--each-node", is_flag=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,13 +14,14 @@ from cron.commands import (
     of_at_once,
     of_benchmark,
     of_each_node,
+    of_limit,
     of_node_benchmarks,
     of_platform,
     of_settings,
     of_tags,
 )
 from npc.files import cannot_write
-from npc.parameters import Duration, PathParameter
+from npc.parameters import PathParameter
 
 
 @click.command(short_help="Measure this machine or a cluster; show its ceilings.")
@@ -30,7 +30,7 @@ from npc.parameters import Duration, PathParameter
 @of_settings
 @of_benchmark
 @click.option("--output", type=PathParameter(file_okay=False), help="Where runs go (default: runs/).")
-@click.option("--limit", type=Duration(), help="Do not wait longer for jobs: 90s, 10m, 2h (default: never).")
+@of_limit
 @of_each_node
 @of_at_once
 @of_node_benchmarks
@@ -56,10 +56,9 @@ def characterise(
     ended by the limit, 6 some of it failed, 130 and 143 stopped (what was measured before is collected).
     """
     from cron.characterise import LOCK, Characterisation, alone_on, measure_and_draw
-    from npc.jobs.suite import paths_from_here
+    from npc.jobs.suite import environment_from_here
     from npc.jobs.wait import Patience
     from npc.locks import Held, only_one
-    from npc.machine.tools import search_path
     from npc.places import workplace
 
     home, folder, file, variables = chosen(platform, tags, given, benchmark)
@@ -71,9 +70,8 @@ def characterise(
                 "--each-node goes with --node-benchmark, not with --tag, --benchmark, --json"
             )
         with alone_on(folder, outpath):
-            sys.exit(_each_node(folder, given, output, limit, at_once, node_benchmarks))
-    env = paths_from_here({**os.environ, **variables})
-    env["PATH"] = search_path()
+            sys.exit(_each_node(folder, given, outpath, limit, at_once, node_benchmarks))
+    env = environment_from_here(variables)
     what = Characterisation(file or home / "jube.yml", folder, tags, outpath, env, Patience(limit_s=limit))
     try:
         outpath.mkdir(parents=True, exist_ok=True)
@@ -111,7 +109,7 @@ def _can_submit(platform: Path) -> None:
 def _each_node(
     platform: Path,
     given: Sequence[str],
-    output: Path | None,
+    outpath: Path,
     limit: float | None,
     at_once: int,
     benchmarks: Sequence[str],
@@ -125,7 +123,6 @@ def _each_node(
     from npc.jobs.scheduler import Silent
     from npc.jobs.wait import EXIT_NOTHING, EXIT_PARTLY, EXIT_UNFINISHED
     from npc.jobs.workpackages import find_run
-    from npc.places import workplace
     from npc.records.run import read_run
 
     each = each_node_of(platform, given, 1, at_once, benchmarks)
@@ -140,7 +137,6 @@ def _each_node(
             click.echo(f"not measured: {name}: {node}", err=True)
     batch = max(1, at_once // 2)
     end = None if limit is None else time.monotonic() + limit
-    outpath = (output or workplace() / "runs").resolve()
     where = ["--platform", str(platform), "--output", str(outpath)]
     codes, runs = [], list[Path]()
     for start in range(0, len(turn), batch):

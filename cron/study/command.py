@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from cron.commands import of_limit, of_platform
 from cron.study.predicting import predict, study_in
-from npc.parameters import AUTO, Duration, PathParameter, Runs, program_first
-
-of_limit = click.option(
-    "--limit", type=Duration(), help="Do not wait longer for jobs: 90s, 10m, 2h (default: never)."
-)
+from npc.parameters import AUTO, Duration, PathParameter, Runs, named, program_first
 
 
 class StudyCommands(click.Group):
@@ -71,12 +67,7 @@ class Values(click.ParamType):
     short_help="Run COMMAND in every condition (what npc study does).",
     context_settings={"ignore_unknown_options": True},
 )
-@click.option(
-    "--platform",
-    default="localhost",
-    show_default=True,
-    help="A folder in platforms/, or the path of another one.",
-)
+@of_platform
 @click.option(
     "--nodes", type=Values(int), default="1", show_default=True, help="Numbers of nodes, a job each."
 )
@@ -208,11 +199,13 @@ def run(
 
     if ranks and cores:
         raise click.UsageError("--cores is instead of --ranks")
+    pairs = named("--variable", variables, r"([A-Za-z_]\w*)=(.*)", "NAME=VALUE,VALUE,…")
+    of_each = {variable: values.split(",") for variable, values in pairs}
     try:
         factors = Factors(
             nodes=nodes, ranks=ranks or ("1/node",), cores=cores or (), threads=threads, binding=binding,
             memory=[number or None for number in memory], frequency=[hertz_of(word) for word in frequency],
-            network=[network_of(word) for word in network], variables=_variables(variables),
+            network=[network_of(word) for word in network], variables=of_each,
         )  # fmt: skip
         plan, notes = conditions_of(factors)
         folder = platform_folder(suite(), platform)
@@ -281,18 +274,6 @@ def show(folder: Path, as_json: bool) -> None:
         click.echo((folder / STUDY).read_text(encoding="utf-8").rstrip())
     else:
         click.echo("\n".join(lines_of(known)))
-
-
-def _variables(texts: Sequence[str]) -> dict[str, list[str]]:
-    import re
-
-    found: dict[str, list[str]] = {}
-    for text in texts:
-        name, equals, values = text.partition("=")
-        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
-            raise click.UsageError(f"--variable {text!r}: expected NAME=VALUE,VALUE,…")
-        found[name] = values.split(",")
-    return found
 
 
 def _go_on(folder: Path, limit: float | None) -> int:

@@ -7,11 +7,11 @@ run makes the rest.
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -23,9 +23,8 @@ from cron.study.starters import PLATFORMS, StudyPlace, ask_platform
 from npc.jobs import wait
 from npc.jobs.progress import Display
 from npc.jobs.stop import Stop
-from npc.jobs.suite import environment_of_settings, paths_from_here, platform_files
+from npc.jobs.suite import environment_from_here, environment_of_settings, platform_files
 from npc.jobs.workpackages import NoRun, read_workpackages
-from npc.machine.tools import search_path
 from npc.places import workplace
 from npc.python import python
 from npc.records.launch import ENVIRONMENT
@@ -69,9 +68,7 @@ def go_on(place: StudyPlace) -> int:
 def environment_of(place: StudyPlace, study: Study) -> dict[str, str]:
     """Of JUBE and the jobs."""
     variables = environment_of_settings(place.home, place.platform(study), study.settings)
-    env = paths_from_here({**os.environ, **variables})
-    env["PATH"] = search_path()
-    return env
+    return environment_from_here(variables)
 
 
 def _make(place: StudyPlace, study: Study, missing: Mapping[str, int], env: Mapping[str, str]) -> int | None:
@@ -116,12 +113,8 @@ def _finish_open_runs(place: StudyPlace, env: Mapping[str, str]) -> int | None:
                 continue
         except NoRun:
             continue  # JUBE was killed before it had begun
-        display = Display()
-        with Stop().listening() as stop:
-            try:
-                ending, _ = wait.wait_for(run, wait.Patience(limit_s=place.limit_s), env, stop, display)
-            finally:
-                display.close()
+        with Stop().listening() as stop, closing(Display()) as display:
+            ending, _ = wait.wait_for(run, wait.Patience(limit_s=place.limit_s), env, stop, display)
             stopped = signal.Signals(stop.number) if stop.number else ending
         if (code := _code_of(stopped)) is not None:
             return code

@@ -37,11 +37,10 @@ class StudyPlace:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starters:
     """words: the launcher's, for each placement, nothing where a program needs none. cores: CPUs of a node, 0
-    where the platform does not tell. platform: its name. one_machine: whether there is no scheduler."""
+    where the platform does not tell. one_machine: whether there is no scheduler."""
 
     words: Mapping[tuple[int, int, int, str], tuple[str, ...]]
     cores: int
-    platform: str
     one_machine: bool
 
 
@@ -72,7 +71,6 @@ def ask_platform(place: StudyPlace, study: Study, env: Mapping[str, str]) -> Sta
     return Starters(
         words={placement: _words(each.parameters) for placement, each in found.items()},
         cores=int(cores) if cores.isdecimal() else 0,
-        platform=some.parameters.get("platform_name") or platform.name,
         one_machine=some.submitted_by_a_shell(),
     )
 

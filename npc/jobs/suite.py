@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from npc.machine.tools import search_path
 from npc.parameters import AUTO
 from npc.places import workplace
 
@@ -156,6 +157,11 @@ def paths_from_here(environment: Mapping[str, str]) -> dict[str, str]:
         else value
         for name, value in environment.items()
     }
+
+
+def environment_from_here(variables: Mapping[str, str]) -> dict[str, str]:
+    """Of JUBE and all that it starts: this process's, with further variables."""
+    return {**paths_from_here({**os.environ, **variables}), "PATH": search_path()}
 
 
 def platform_folder(home: Path, name: str) -> Path:

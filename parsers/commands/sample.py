@@ -7,14 +7,13 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from npc.files import cannot_write
-from npc.parameters import AUTO, PathParameter, Runs, program_first
+from npc.parameters import AUTO, PathParameter, Runs, named, program_first
 from parsers import names
 
 if TYPE_CHECKING:
@@ -133,14 +132,14 @@ def sample(
         goal = Goal(precision / 100, samples_max, case_s)
         if cases is not None and each:
             raise click.UsageError("--cases and --each exclude each other")
-        of_each = _named("--each", each, r"(\w+)=(.+)", "NAME=VALUE,VALUE,…")
+        of_each = named("--each", each, r"(\w+)=(.+)", "NAME=VALUE,VALUE,…")
         varied = [(name, values.split(",")) for name, values in of_each]
         for name, _ in varied:
             if f"{{{name}}}" not in " ".join(command):
                 raise click.UsageError(f"--each {name}: the command has no {{{name}}}")
         todo = sampling.read_cases(cases, runs) if cases else sampling.cases_of_product(varied, runs)
         noted = {
-            name: value for name, value in _named("--param", params, r"(\w+)=(.*)", "NAME=VALUE") if value
+            name: value for name, value in named("--param", params, r"(\w+)=(.*)", "NAME=VALUE") if value
         }
         todo = [replace(case, params={**noted, **case.params}) for case in todo]
         for case in todo:
@@ -204,12 +203,3 @@ def _unknown(tool: str) -> str:
     return (
         f"no parser of that name reads its outputs; perhaps {', '.join(near)}? (a new one: parsers/NAME.py)"
     )
-
-
-def _named(option: str, texts: Sequence[str], pattern: str, expected: str) -> Iterator[tuple[str, str]]:
-    """Each name and what stands behind its equals sign."""
-    for text in texts:
-        match = re.fullmatch(pattern, text, re.DOTALL)
-        if not match:
-            raise click.UsageError(f"{option} {text!r}: expected {expected}")
-        yield match[1], match[2]

@@ -14,7 +14,6 @@ import random
 import re
 import shlex
 import subprocess
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -322,14 +321,10 @@ def compared(records: Sequence[Record], folder: Path) -> list[Pair]:
     for record in records:
         if TRIED in record.params:
             sides[record.params[TRIED] != NOT_CHANGED].append(record)
-    values: list[dict[str, set[str]]] = []
-    for some in sides.values():
-        found: defaultdict[str, set[str]] = defaultdict(set)
-        for record in some:
-            for name, text in identity(record.params).items():
-                found[name].add(text)
-        values.append(found)
-    changed = [name for name in {**values[0], **values[1]} if values[0].get(name) != values[1].get(name)]
+    before, after = (
+        {each for record in some for each in identity(record.params).items()} for some in sides.values()
+    )
+    changed = sorted({name for name, _ in before ^ after})
     # One run holds both, in turns: what runs differ in is no part of the ratio.
     choice = Choice(by=f"params.{TRIED}", ignore=changed, least_effect=0.0, run_to_run=0.0)
     a, b = (

@@ -36,8 +36,6 @@ Change = Literal["better", "worse", "different", "same", "not comparable"]
 FALSE_DISCOVERY: Final = 0.05
 #: Less is of no interest to anybody, even where it is certain.
 LEAST_EFFECT: Final = 0.02
-#: What may be ignored beside params: ``--ignore size``; with ``disturbed``, disturbed records are used, too.
-FIELDS: Final = ("size", "nodes", "version", DISTURBED)
 #: Tools have message sizes of their own (60 KiB here, 64000 bytes there): those nearest to each other are a
 #: pair, up to this factor.
 NEAR: Final = 2.0
@@ -147,7 +145,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """by: the field that tells the sides apart, ``""`` for none. ignore: params and `FIELDS` that may differ.
+    """by: the field that tells the sides apart, ``""`` for none. ignore: params that may differ, and
+    ``size``, ``nodes``, ``version``; with ``disturbed``, disturbed records are used, too.
 
     statistics: also percentiles and the like, not only headline numbers. least_effect: smaller ones are
     "same". run_to_run: standard deviation between medians of runs, as a share, where no runs say it.

@@ -23,7 +23,7 @@ def study(factors: Factors, *command: str) -> tuple[Study, Starters]:
         conditions=tuple(plan), folder="/home/me", observed=False,
     )  # fmt: skip
     words = {placement_of(each): ("srun", "--mpi=pmix", "-n", str(each.ranks)) for each in plan}
-    return made, Starters(words=words, cores=8, platform="localhost", one_machine=False)
+    return made, Starters(words=words, cores=8, one_machine=False)
 
 
 def words_of(made: Study, starters: Starters, place: int = 0) -> list[str]:

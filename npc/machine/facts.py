@@ -93,11 +93,13 @@ def odd_ones(seen: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def read_environments(files: Iterable[Path]) -> dict[str, Mapping[str, Any]]:
-    """What each host says of itself, by its name; a file that cannot be read says nothing."""
-    found = {}
+    """What each host says of itself, the last time that it does, by its name; a file that cannot be read says
+    nothing."""
+    found: dict[str, Mapping[str, Any]] = {}
     for file in files:
         seen = read_json(file) or {}
-        if name := _text(seen, "host", "name"):
+        name, time = _text(seen, "host", "name"), _text(seen, "time")  # UTC, all of one form
+        if name and time >= _text(found.get(name, {}), "time"):
             found[name] = seen
     return found
 

@@ -17,6 +17,10 @@ def test_a_node_with_less_memory_is_the_odd_one(tmp_path: Path) -> None:
     for name, seen in nodes.items():
         seen["host"]["name"] = name
         (tmp_path / f"{name}.json").write_text(json.dumps(seen))
+    # what it was before
+    (tmp_path / "n2-old.json").write_text(
+        json.dumps({**nodes["n1"], "host": {"name": "n2"}, "time": "2020-01-01"})
+    )
     (tmp_path / "half.json").write_text('{"host": {"na')
     read = read_environments(sorted(tmp_path.glob("*.json")))
     usual = of_machine(here)["memory"]

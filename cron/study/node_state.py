@@ -33,10 +33,8 @@ from cron.study.knobs import (
     triad,
 )
 from npc.machine import sysfs
-from npc.machine.processes import die_with_parent, told
+from npc.machine.processes import LOCAL_RANK, die_with_parent, told
 
-#: Which of its node's ranks a process is.
-LOCAL_RANK: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMIX_LOCAL_RANK", "SLURM_LOCALID")
 #: How long a node's other ranks wait for the first one.
 _PATIENCE_S: Final = 120.0
 _LOOK_S: Final = 0.005

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from npc.machine.command import last_line
 from npc.machine.perf import Perf, Sight, find_perf, sight
-from npc.machine.processes import Process, die_with_parent, local_ranks, read, told
+from npc.machine.processes import LOCAL_RANK, Process, die_with_parent, local_ranks, read, told
 from npc.machine.processor import node_processor
 from observe.asked import Companion
 from observe.hotspots.bounds import EVENTS
@@ -44,7 +44,6 @@ _LARGEST: Final = {"fp": "64M", "lbr": "64M", "dwarf": "512M"}
 _GRANTED_PAGES: Final = 129
 _MOST_PAGES: Final = 128
 _FEWEST_PAGES: Final = {"fp": 1, "lbr": 1, "dwarf": 16}
-_LOCAL_RANK: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 _PMU: Final = ("cpu", "armv")
 
 
@@ -100,7 +99,7 @@ class HotspotRecorder(Companion):
             "kernel": self._sight.kernel,
             "counters": self._counters,
             "notes": notes,
-            "processor": node_processor() if not told(_LOCAL_RANK) else {},
+            "processor": node_processor() if not told(LOCAL_RANK) else {},
         }
         document = to_document(stacks, about)
         for each in self.files:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from cron.verdict import NightVerdict
-from npc.document import below
 from npc.files import read_json, write_whole
 from npc.machine.counters import meaning, rise
 from npc.machine.fabric import natural, short_name
@@ -146,11 +145,10 @@ def _launches_of(records: Iterable[Record]) -> list[DuringLaunch]:
 
 def _stands(night: Path) -> Stands:
     found = read_environments(night.rglob(f"work/{ENVIRONMENT}"))
-    kinds = {"time": str, "counters": dict}
     return {
         node: seen
         for node, seen in found.items()
-        if all(isinstance(below(seen, name), kind) for name, kind in kinds.items())
+        if isinstance(seen.get("counters"), dict) and isinstance(seen.get("time"), str)
     }
 
 

@@ -58,7 +58,7 @@ def program_first(ctx: click.Context, param: click.Parameter, command: tuple[str
     return command
 
 
-def named(option: str, texts: Sequence[str], pattern: str, expected: str) -> Iterator[tuple[str, str]]:
+def name_values(option: str, texts: Sequence[str], pattern: str, expected: str) -> Iterator[tuple[str, str]]:
     """Each name and what stands behind its equals sign."""
     for text in texts:
         match = re.fullmatch(pattern, text, re.DOTALL)

@@ -146,12 +146,14 @@ def read_observation(
     hosts: Sequence[str] = (),
     reported: Mapping[str, float] | None = None,
     profiles: Sequence[RankProfile] = (),
+    ranks: Sequence[WatchedRank] | None = None,
 ) -> Observation:
     """The observation of the rank files and ``*.prof`` files in `folder`, and of the ranks' profiles.
 
-    hosts: nodes that were to take part, as far as that is known.
+    hosts: nodes that were to take part, as far as that is known. ranks: those in the folder, if they were
+    read already, and what was damaged noted.
     """
-    seen, damaged = read_ranks(folder)
+    seen, damaged = read_ranks(folder) if ranks is None else (ranks, [])
     by_host: defaultdict[str, list[WatchedRank]] = defaultdict(list)
     for rank in seen:
         by_host[rank.host].append(rank)

@@ -222,7 +222,7 @@ def keep_observation(
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
     seen, damaged = read_ranks(ranks)
     profiles, unread = read_profiles(ranks, seen)
-    observation = read_observation(ranks, command, hosts, reported, profiles)
+    observation = read_observation(ranks, command, hosts, reported, profiles, seen)
     probes, odd = read_probes(ranks, seen)
     overhead, unknown = overhead_of(asked, command[:place], command[place], seen, profiles, probes)
     hotspots, memory = read_hotspots(ranks, damaged), read_memory(ranks, damaged)

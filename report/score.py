@@ -219,7 +219,8 @@ def _fastest(ceilings: Iterable[Ceiling], key: Callable[[Ceiling], object]) -> l
     """The fastest test of each: what slower tools make of it is theirs, not the machine's."""
     found: dict[object, Ceiling] = {}
     for ceiling in ceilings:
-        if ceiling.nominal and ceiling.value > found.setdefault(key(ceiling), ceiling).value:
+        known = found.get(key(ceiling))
+        if ceiling.nominal and (known is None or ceiling.value > known.value):
             found[key(ceiling)] = ceiling
     return list(found.values())
 

@@ -9,7 +9,7 @@ import click
 
 from cron.commands import of_limit, of_platform
 from cron.study.predicting import predict, study_in
-from npc.parameters import AUTO, Duration, PathParameter, Runs, named, program_first
+from npc.parameters import AUTO, Duration, PathParameter, Runs, name_values, program_first
 
 
 class StudyCommands(click.Group):
@@ -199,7 +199,7 @@ def run(
 
     if ranks and cores:
         raise click.UsageError("--cores is instead of --ranks")
-    pairs = named("--variable", variables, r"([A-Za-z_]\w*)=(.*)", "NAME=VALUE,VALUE,…")
+    pairs = name_values("--variable", variables, r"([A-Za-z_]\w*)=(.*)", "NAME=VALUE,VALUE,…")
     of_each = {variable: values.split(",") for variable, values in pairs}
     try:
         factors = Factors(

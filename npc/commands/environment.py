@@ -26,13 +26,9 @@ def environment(output: Path | None, watch: float | None, in_job: bool) -> None:
     from npc.files import cannot_write, write_whole
     from npc.machine.environment import collect_environment
     from npc.machine.load import watch_s
-    from npc.machine.tools import TOOLS
 
     seconds = watch_s() if watch is None else watch
-    without = [
-        tool.command for tool in TOOLS if in_job and (tool.command == "jube" or "npc observe" in tool.used_by)
-    ]
-    described = collect_environment(watch_s=seconds, without=without)
+    described = collect_environment(watch_s=seconds, in_job=in_job)
     text = json.dumps(described, indent=2) + "\n"
     if output is None:
         click.echo(text, nl=False)

@@ -41,6 +41,8 @@ def ask(
     ids: Collection[JobId], cluster: str = "", stopped: Callable[[], bool] = lambda: False
 ) -> dict[JobId, Job]:
     """What Flux knows of these jobs; see `npc.jobs.scheduler.Scheduler.ask`."""
+    if not ids:
+        return {}
     out = answer(["flux", "jobs", "-a", "--json", *sorted(map(str, ids))], stopped, unless="unknown")
     told = parse_jobs(out) if out.strip() else {}
     plain = {str(name).replace("ƒ", "f"): job for name, job in told.items()}

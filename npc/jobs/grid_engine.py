@@ -86,6 +86,8 @@ def ask(
     ids: Collection[JobId], cluster: str = "", stopped: Callable[[], bool] = lambda: False
 ) -> dict[JobId, Job]:
     """What Grid Engine knows of these jobs; see `npc.jobs.scheduler.Scheduler.ask`."""
+    if not ids:
+        return {}
     out = answer(["qstat", "-xml", "-g", "t", "-r", "-u", "*"], stopped, _UNWANTED)
     live = parse_qstat(out, datetime.now())
     found: dict[JobId, Job] = {}

@@ -43,6 +43,7 @@ _FOLLOWING: Final[dict[str, dict[str, int]]] = {
     **dict.fromkeys(("mpirun", "mpiexec", "orterun", "prterun", "prun", "mpiexec.hydra"), _MPIRUN),
     **dict.fromkeys(("mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich"), _MPIRUN),
 }
+#: What starts the ranks of an MPI program.
 MPI_STARTERS: Final = frozenset(_FOLLOWING)
 
 

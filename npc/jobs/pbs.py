@@ -60,6 +60,8 @@ def ask(
     ids: Collection[JobId], cluster: str = "", stopped: Callable[[], bool] = lambda: False
 ) -> dict[JobId, Job]:
     """What PBS knows of these jobs; see `npc.jobs.scheduler.Scheduler.ask`."""
+    if not ids:
+        return {}
     names = sorted(map(str, ids))
     code, out, err = call(["qstat", "-x", "-f", "-F", "json", *names], stopped)
     parse = parse_json

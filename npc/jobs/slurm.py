@@ -154,6 +154,8 @@ def ask(
     controller does not answer, or not before the caller is `stopped`; FileNotFoundError where there is no
     ``squeue``.
     """
+    if not ids:
+        return {}
     names = ",".join(sorted(map(str, ids)))
     where = [f"--clusters={cluster}"] if cluster else []
     form = ",".join(f"{name}:{width}" for name, width in _COLUMNS)

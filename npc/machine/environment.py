@@ -12,7 +12,7 @@ import re
 import shlex
 import socket
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -54,16 +54,16 @@ def collect_environment(
     command: Sequence[str] | None = None,
     tools: Sequence[Found] | None = None,
     watch_s: float = 0.0,
-    without: Collection[str] = (),
+    in_job: bool = False,
 ) -> dict[str, Any]:
     """The content of ``environment.json``.
 
     command: the command line it is for, this process's by default; tools: if they were looked up already;
     watch_s: seconds to watch for processes that compute meanwhile, before anything else is done;
-    without: commands of tools that are not looked up.
+    in_job: without the tools that no job starts.
     """
     load = load_average(watch_s=watch_s)
-    wanted = [tool for tool in TOOLS if tool.command not in without]
+    wanted = [tool for tool in TOOLS if tool.in_jobs or not in_job]
     with ThreadPoolExecutor() as pool:
         # What has to ask other programs runs while the rest is read.
         looked_up = pool.submit(find_all, wanted) if tools is None else None

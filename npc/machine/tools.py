@@ -42,10 +42,10 @@ class Tool:
     """One tool and its packages; an empty package name means that source does not have it.
 
     command: the executable looked for; name: what people call it. used_by: the benchmark, or what it is
-    for. tags: the tags of ``jube.yml`` that need it. version_args: what makes it say its version, empty
-    if nothing does (``hpcc`` would start to benchmark). version: a pattern whose groups, joined by a
-    space, are the version; of several alternatives the first that matches. Exit codes are not looked at:
-    perftest's ``--version`` exits 1.
+    for. in_jobs: whether jobs of benchmarks may start it. tags: the tags of ``jube.yml`` that need it.
+    version_args: what makes it say its version, empty if nothing does (``hpcc`` would start to benchmark).
+    version: a pattern whose groups, joined by a space, are the version; of several alternatives the first
+    that matches. Exit codes are not looked at: perftest's ``--version`` exits 1.
     debian, fedora, suse, module, spack, easybuild, pypi: names in Debian and Ubuntu, in Fedora, RHEL and its
     children with EPEL, in SUSE, as environment modules (customary, sites differ), in Spack, EasyBuild and the
     Python package index. source: where it is developed. release, sha256: a source that pip can install, and
@@ -56,6 +56,7 @@ class Tool:
     name: str
     used_by: str
     need: Need
+    in_jobs: bool = True
     tags: tuple[str, ...] = ()
     version_args: tuple[str, ...] = ("--version",)
     version: str = r"(\d[\w.+-]*)"
@@ -80,7 +81,8 @@ def _read_tools() -> tuple[Tool, ...]:
         keys: dict[str, Any] = dict(file[command])
         lists = {name: tuple(keys[name].split()) for name in ("tags", "version_args") if name in keys}
         need, version = Need(keys["need"]), keys.get("version", Tool.version).replace("\n", "")
-        keys |= lists | {"need": need, "version": version}
+        in_jobs = file.getboolean(command, "in_jobs", fallback=True)
+        keys |= lists | {"need": need, "version": version, "in_jobs": in_jobs}
         tools.append(Tool(command=command, **keys))
     return tuple(tools)
 

@@ -32,11 +32,6 @@ class Accesses(NamedTuple):
         """Words that a thread read or wrote, (entries, 8)."""
         return np.asarray(self.pages["read_words"] | self.pages["written_words"])
 
-    @property
-    def slots(self) -> Words:
-        """Parts of the run in which a thread touched the page."""
-        return np.asarray(self.pages["read_slots"] | self.pages["written_slots"])
-
 
 def accesses_of(table: RankTable) -> Accesses:
     """Of a process's table; its pages are taken out of it, since they may have gigabytes."""

@@ -48,7 +48,6 @@ _ENTRY: Final[Mapping[int, struct.Struct]] = {
 _LOADED, _COUNTING, _FINALIZED = range(3)
 _LEVELS: Final = ("single", "funneled", "serialized", "multiple")
 _KINDS: Final = ("user", "put", "get")
-_PAUSED: Final = 0xFFFF
 #: The last number of communicators stands for all that came when there was no room (communicators.c).
 _OTHERS: Final = 1023
 #: Bits of `npc_note`.

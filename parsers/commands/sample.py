@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from npc.files import cannot_write
-from npc.parameters import AUTO, PathParameter, Runs, named, program_first
+from npc.parameters import AUTO, PathParameter, Runs, name_values, program_first
 from parsers import names
 
 if TYPE_CHECKING:
@@ -132,15 +132,14 @@ def sample(
         goal = Goal(precision / 100, samples_max, case_s)
         if cases is not None and each:
             raise click.UsageError("--cases and --each exclude each other")
-        of_each = named("--each", each, r"(\w+)=(.+)", "NAME=VALUE,VALUE,…")
+        of_each = name_values("--each", each, r"(\w+)=(.+)", "NAME=VALUE,VALUE,…")
         varied = [(name, values.split(",")) for name, values in of_each]
         for name, _ in varied:
             if f"{{{name}}}" not in " ".join(command):
                 raise click.UsageError(f"--each {name}: the command has no {{{name}}}")
         todo = sampling.read_cases(cases, runs) if cases else sampling.cases_of_product(varied, runs)
-        noted = {
-            name: value for name, value in named("--param", params, r"(\w+)=(.*)", "NAME=VALUE") if value
-        }
+        given = name_values("--param", params, r"(\w+)=(.*)", "NAME=VALUE")
+        noted = {name: value for name, value in given if value}
         todo = [replace(case, params={**noted, **case.params}) for case in todo]
         for case in todo:
             sampling.fill_in(command, case.values)

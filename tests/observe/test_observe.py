@@ -21,10 +21,12 @@ import parsers
 from npc.jobs.launcher import UnknownProgram, program_index
 from npc.jobs.session import members
 from npc.records.record import Record, read_csv
+from observe.asked import Asked
 from observe.counters import RECEIVED, SENT, passed, read_counters
 from observe.flop_counters import NoCounters, counted_flop, moved_bytes
 from observe.monitoring import read_calls, read_flows
 from observe.observation import Counted, Observation, ObservedNode, read_observation, to_document
+from observe.run import RANKS, keep_observation
 from parsers.observed import rank_cpus
 from tests.lab.cluster import Cluster
 from tests.lab.in_process import npc
@@ -326,6 +328,16 @@ def test_a_damaged_file_of_a_rank_is_noted_and_its_rank_is_missing(tmp_path: Pat
     assert [node.ranks for node in observation.nodes] == [1]
     assert observation.notes[0].startswith("n1.1.json is damaged: ")
     assert "1 of 2 ranks left nothing (rank 1)" in observation.notes[1]
+
+
+def test_what_is_kept_notes_a_damaged_file_once(tmp_path: Path) -> None:
+    ranks = tmp_path / f"0000.{RANKS}"
+    ranks.mkdir()
+    seen(ranks, "n1", 0, 2, (0, 0, 1))
+    (ranks / "n1.1.json").write_text('{"host": "n1", "rank": 1, ')
+    kept = keep_observation(tmp_path / "0000", ["mpirun", "app"], 1, Asked(), {})
+    assert [note.partition(": ")[0] for note in kept.notes if "damaged" in note] == ["n1.1.json is damaged"]
+    assert any("1 of 2 ranks left nothing (rank 1)" in note for note in kept.notes)
 
 
 def test_says_that_others_used_the_port(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def damaged(data: st.DataObject, text: str) -> str:
     return "".join(lines)
 
 
+@settings(max_examples=150)
 @given(data=st.data())
 def test_damaged_lines_give_no_reading_that_is_no_record(data: st.DataObject) -> None:
     tool, _, text = data.draw(st.sampled_from(TEXTS))
@@ -136,6 +137,7 @@ def facts(readings: list[Reading], *, usable: bool) -> set[tuple[str, str, float
     return found | {(case, metric, value, None) for case, metric, value, _ in found}
 
 
+@settings(max_examples=150)
 @given(data=st.data())
 def test_whole_lines_lost_doubled_or_shuffled_say_nothing_new(data: st.DataObject) -> None:
     """Neither a value nor what it is of; a warning that was lost is not seen, of course."""
@@ -151,6 +153,7 @@ def test_whole_lines_lost_doubled_or_shuffled_say_nothing_new(data: st.DataObjec
     assert facts(part, usable=True) <= facts(parsers.parse(tool, text, argv), usable=False)
 
 
+@settings(max_examples=150)
 @given(data=st.data())
 def test_a_line_lost_doubled_or_moved_among_alike_says_nothing_new(data: st.DataObject) -> None:
     """One line of one block; where more happens, the values at least stay those of the text."""
@@ -178,6 +181,7 @@ def test_a_line_lost_doubled_or_moved_among_alike_says_nothing_new(data: st.Data
     assert {reading.value for reading in parsers.parse(tool, "".join(shuffled), argv)} <= values | {None}
 
 
+@settings(max_examples=150)
 @given(tool=st.sampled_from(TOOLS), text=st.text(max_size=400))
 def test_any_text_is_read_without_an_exception(tool: str, text: str) -> None:
     for variation in (

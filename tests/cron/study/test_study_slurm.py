@@ -68,9 +68,7 @@ def test_the_best_placement_of_himeno_is_found_among_six(cluster: Cluster, tmp_p
         hosts = ("n1", "n2")[: condition.nodes]
         assert where[condition.name] == dict.fromkeys(hosts, condition.ranks // condition.nodes)
     alone = by_hand(cluster, himeno, tmp_path)
-    assert min(alone, key=lambda name: alone[name]).startswith("1 node,"), alone
-    # two rounds where other machines may take the CPUs of this one
-    assert alone["1 node, 2 ranks, 1 thread"] < 1.15 * min(alone.values()), alone
+    assert min(alone, key=lambda name: alone[name]) in [best.condition, *alike], alone
 
 
 def placed(folder: Path) -> dict[str, dict[str, int]]:
@@ -87,7 +85,7 @@ def placed(folder: Path) -> dict[str, dict[str, int]]:
 
 BY_HAND = """#!/bin/bash
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
-for again in 1 2; do
+for again in 1 2 3; do
     for ranks in 2 4 6; do
         echo "place 1 $ranks"
         mpirun --host n1:8 --oversubscribe -n $ranks {himeno}

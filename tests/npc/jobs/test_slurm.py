@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npc.jobs.scheduler import Job
-from npc.jobs.slurm import parse_sacct, parse_squeue
+from npc.jobs.slurm import ask, parse_sacct, parse_squeue
 from tests.captured import text_of
 from tests.lab.jube_job import NPC
 
@@ -143,6 +143,10 @@ def test_age_is_counted_from_the_submission() -> None:
 def test_no_text_breaks_the_readers(text: str) -> None:
     for job in [*parse_squeue(text).values(), *parse_sacct(text).values()]:
         assert job.ending()
+
+
+def test_nothing_to_ask_asks_nothing() -> None:
+    assert ask([]) == {}
 
 
 #: squeue's own line of a job that failed, with the state, reason and exit status of one that the kernel's

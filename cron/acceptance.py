@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from cron.series import matches
 from cron.verdict import NightVerdict, Verdict
-from npc.files import InvalidFile, append_line, parse_json
+from npc.files import InvalidFile, append_line, parse_json, read_bytes
 from npc.records.series import Series
 
 ACCEPTED: Final = "accepted.jsonl"
@@ -80,7 +80,7 @@ def read_acceptances(folder: Path) -> list[Acceptance]:
     if not path.exists():
         return []
     found = []
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+    for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], 1):
         try:
             found.append(_acceptance(parse_json(line)))
         except (ValueError, KeyError, TypeError) as error:

@@ -22,7 +22,7 @@ from typing import IO, Final
 import click
 
 from npc import catalogue, locks
-from npc.files import no_link
+from npc.files import no_link, read_end, read_text
 from npc.jobs import jube, wait
 from npc.jobs.progress import Display, rows_of
 from npc.jobs.stop import Stop
@@ -170,7 +170,7 @@ def _pairs(run: Path, records: Sequence[Record], as_json: bool) -> Iterator[str]
 
     for file in verdicts_of(run):
         if as_json:
-            yield file.read_text(encoding="utf-8").rstrip()
+            yield read_text(file).rstrip()
             continue
         workpackage = file.relative_to(run).parts[0]
         mine = [record for record in records if record.raw.startswith(f"{workpackage}/")]
@@ -191,7 +191,7 @@ def run_and_wait(what: Characterisation, run: Path) -> wait.Ending | signal.Sign
                 if stop.number:
                     click.echo(f"stopped before anything was measured ({log_path})", err=True)
                     sys.exit(128 + stop.number)
-                tail = "\n".join(log_path.read_text(errors="replace").splitlines()[-5:])
+                tail = "\n".join(read_end(log_path).splitlines()[-5:])
                 raise click.ClickException(f"JUBE started nothing ({log_path}); its last words:\n{tail}")
             log_path.replace(run / wait.LOG)
             workpackages = read_workpackages(run)

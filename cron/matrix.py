@@ -17,7 +17,7 @@ import msgspec
 
 from cron.series import case_of
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
-from npc.files import parse_json
+from npc.files import parse_json, read_bytes
 from npc.places import suite
 from npc.records.history import HistoryRow
 from npc.records.journal import Part
@@ -207,7 +207,7 @@ class _SeriesVerdict(msgspec.Struct):
 def matrix_of(file: Path, nodes: tuple[str, ...], suspects: tuple[str, ...] = ()) -> Matrix:
     """What a ``verdict.json`` of npb says of pairs of these nodes; a damaged one says nothing."""
     try:
-        entries = msgspec.convert(parse_json(file.read_bytes()), list[_SeriesVerdict])
+        entries = msgspec.convert(parse_json(read_bytes(file)), list[_SeriesVerdict])
     except (ValueError, msgspec.ValidationError) as error:
         return Matrix(nodes=nodes, suspects=suspects, problem=f"{file}: {error}")
     slow: dict[tuple[str, str, str], Slow] = {}

@@ -18,7 +18,7 @@ from typing import IO, Final, NamedTuple
 from cron.characterise import LOCK
 from cron.costs import jobs_of
 from npc import locks
-from npc.files import no_link
+from npc.files import no_link, read_end
 from npc.jobs import session, slurm
 from npc.jobs.scheduler import JobId, Silent
 from npc.jobs.stop import Stop
@@ -110,7 +110,7 @@ def log_of(night: Path, part: Part) -> Path:
 def last_words(part: Part, night: Path) -> str:
     """The last line that a part printed, for people."""
     with contextlib.suppress(OSError):
-        return last_line(log_of(night, part).read_text(encoding="utf-8", errors="replace"))
+        return last_line(read_end(log_of(night, part)))
     return ""
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from npb.interfaces import Address, HostView
+from npc.files import read_text
 
 #: HOSTNAME, PORT and PORT+1 as words of their own, and not a shell's ``$HOSTNAME``.
 _PLACE: Final = re.compile(r"(?<![A-Za-z0-9_${])(?:HOSTNAME|PORT(\+1)?)(?![A-Za-z0-9_])")
@@ -116,7 +117,7 @@ def fill(argv: Sequence[str], address: str, port: int) -> tuple[str, ...]:
 def read_table(path: Path) -> dict[str, str]:
     """A host file: lines ``host address``, ``#`` starts a comment. Raises ValueError, OSError."""
     table: dict[str, str] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         cells = line.partition("#")[0].split()
         if not cells:
             continue

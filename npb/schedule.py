@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from npc.files import read_text
 from npc.records.units import several
 
 Pair = tuple[int, int]
@@ -197,7 +198,7 @@ def read_pairs(path: Path, hosts: Sequence[str]) -> list[Pair]:
         return found[0]
 
     pairs: list[Pair] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+    for number, line in enumerate(read_text(path, "replace").splitlines(), 1):
         names = line.partition("#")[0].split()
         where = f"{path}:{number}"
         if not names:

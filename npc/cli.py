@@ -86,6 +86,10 @@ class Commands(click.Group):
             raise click.ClickException(str(error)) from error
         except RecursionError as error:
             raise click.ClickException("a file that was read is nested too deep") from error
+        except RuntimeError as error:  # of Path.resolve before Python 3.13
+            if "Symlink loop" not in str(error):
+                raise
+            raise click.ClickException(f"{error}: a link that leads to itself") from error
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # the reader of a pipe has gone: click ends quietly

@@ -7,21 +7,115 @@ others may write, too, a link that waits under a file's name is replaced or refu
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import math
 import os
 import secrets
+import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 T = TypeVar("T")
 #: Of a line of TOML: a key of more parts takes Python's reader as long as the square of their number.
 _LONGEST: Final = 10_000
 
+#: Bytes of a document or a text, which is read as a whole, at most; outputs of a run are a few hundred kB.
+LARGEST_DOCUMENT: Final = 2**28
+#: The same of what has a row a measurement, an event or an access: a million records have a third of a GB.
+LARGEST_TABLE: Final = 2**31
+_BLOCK: Final = 2**20
+#: What shells call a pipe that they opened themselves, as for ``<(zcat FILE)``.
+_OPENED: Final = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+
 
 class InvalidFile(ValueError):
     """A file or folder whose content cannot be used; the message names it and says why. `npc.cli` shows it as
     one line."""
+
+
+def open_regular(path: Path, most: float = LARGEST_DOCUMENT) -> IO[bytes]:
+    """Opens a file that others may have put there, to read its bytes.
+
+    Whatever is read from outside is opened here, so that nobody waits for a pipe and nobody's memory is
+    filled. Raises OSError for a pipe, a device, a socket or a folder, also behind a link, and for a file of
+    more than `most` bytes.
+    """
+    _see_regular(path, path.stat(), most)  # before it is opened, which alone may move a device
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        _see_regular(path, os.fstat(descriptor), most)  # another file may have taken its place
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_bytes(path: Path, most: float = LARGEST_DOCUMENT) -> bytes:
+    """All of a file that others may have put there. Raises OSError as `open_regular` does."""
+    with open_regular(path, most) as stream:
+        return _all_of(stream, str(path), most)
+
+
+def read_text(path: Path, errors: str = "strict", most: float = LARGEST_DOCUMENT) -> str:
+    """The same as text in UTF-8, with line ends as Python has them; errors: as of `bytes.decode`.
+
+    Raises OSError, and `InvalidFile` for what is no such text.
+    """
+    content = read_bytes(path, most)
+    try:
+        text = content.decode("utf-8", errors)
+    except UnicodeDecodeError as error:
+        raise InvalidFile(f"{path}: no text in UTF-8: {error.reason} at byte {error.start}") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_end(path: Path, most: int = 2**16) -> str:
+    """The last `most` bytes of a log, however long it is, as text. Raises OSError as `open_regular` does."""
+    with open_regular(path, math.inf) as stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - most))
+        return stream.read(most).decode(errors="replace")
+
+
+def read_input(name: str) -> bytes:
+    """All of standard input (``-``), of a pipe that the shell opened (``<(zcat FILE)``), or of a file.
+
+    Raises OSError as `open_regular` does, and for more than `LARGEST_DOCUMENT` bytes.
+    """
+    if name == "-":
+        return _all_of(sys.stdin.buffer, "standard input", LARGEST_DOCUMENT)
+    if name.startswith(_OPENED):
+        with Path(name).open("rb") as stream:
+            return _all_of(stream, name, LARGEST_DOCUMENT)
+    return read_bytes(Path(name))
+
+
+def _see_regular(path: Path, state: os.stat_result, most: float) -> None:
+    """Raises OSError for what `open_regular` refuses."""
+    if stat.S_ISDIR(state.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(state.st_mode):
+        kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+        kind = kinds.get(stat.S_IFMT(state.st_mode), "a device")
+        raise OSError(errno.EINVAL, f"{kind}, and no regular file", str(path))
+    if state.st_size > most:
+        raise _too_large(str(path), most)
+
+
+def _too_large(name: str, most: float) -> OSError:
+    return OSError(errno.EFBIG, f"more than {most / 2**20:.0f} MiB, the most that is read", name)
+
+
+def _all_of(stream: IO[bytes], name: str, most: float) -> bytes:
+    """What a stream has. Raises OSError where that is more than `most` bytes: it may grow, or never end."""
+    content = bytearray()
+    while block := stream.read(_BLOCK):
+        content += block
+        if len(content) > most:
+            raise _too_large(name, most)
+    return bytes(content)
 
 
 @contextlib.contextmanager
@@ -110,7 +204,7 @@ def parse_toml(text: str, kind: type[T]) -> T:
 def read_json(path: Path) -> Any:
     """The value of a JSON file; None where there is none, or none that could be read."""
     try:
-        return parse_json(path.read_bytes())
+        return parse_json(read_bytes(path))
     except (OSError, ValueError):
         return None
 
@@ -118,7 +212,7 @@ def read_json(path: Path) -> Any:
 def read_lines(path: Path) -> Iterator[Any]:
     """The values of all whole lines that are JSON; none of a file that does not exist."""
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        lines = read_bytes(path, LARGEST_TABLE).split(b"\n")[:-1]
     except FileNotFoundError:
         return
     for line in lines:

@@ -24,7 +24,7 @@ from typing import IO, Final, NamedTuple
 
 import msgspec
 
-from npc.files import parse_json
+from npc.files import parse_json, read_bytes
 from npc.machine import processes, sysfs
 
 _NO_FLOCK: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -108,7 +108,7 @@ def only_one(path: Path, limit_s: float = 0.0, wait_s: float = 0.0) -> Iterator[
 def holder(path: Path) -> Holder | None:
     """Who holds the lock of `path` now, or died with it; None if nobody does."""
     try:
-        found = msgspec.convert(parse_json(path.read_bytes()), Holder)
+        found = msgspec.convert(parse_json(read_bytes(path)), Holder)
         str(found)  # its moment is one
     except (OSError, ValueError, OverflowError, msgspec.ValidationError):
         return None  # empty: given back in order; half of one: its writer died at once

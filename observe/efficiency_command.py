@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from npc.files import InvalidFile, read_text
 from npc.parameters import PathParameter, RunParameter
 
 if TYPE_CHECKING:
@@ -93,10 +95,8 @@ def gpu_efficiencies(path: Path) -> dict[int, float]:
     """Eq. 4.3 for each rank. Raises OSError, InvalidFile."""
     import csv
 
-    from npc.files import InvalidFile
-
     found: dict[int, float] = {}
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+    with io.StringIO(read_text(path, "replace"), newline="") as file:
         reader = csv.DictReader(file)
         while True:
             try:

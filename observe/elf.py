@@ -9,6 +9,7 @@ SystemTap's sys/sdt.h, version 3 (static probes); DWARF 5, 2.17 (ranges of code)
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import site
@@ -29,6 +30,7 @@ from elftools.common.exceptions import DWARFError, ELFError
 from elftools.dwarf.ranges import BaseAddressEntry
 from elftools.elf.elffile import ELFFile
 
+from npc.files import open_regular
 from npc.machine.command import run
 
 if TYPE_CHECKING:
@@ -109,7 +111,7 @@ class ElfFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._units: dict[int, _Unit] = {}
-        with path.open("rb") as stream:
+        with open_regular(path, math.inf) as stream:
             if os.fstat(stream.fileno()).st_size == 0:
                 raise ValueError(f"{path} is empty")
             self._bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
@@ -284,7 +286,7 @@ class ElfFile:
         """The debugging information, of this file or of the one beside it with the same build id."""
         for path in (self._path, _DEBUG / self.build_id[:2] / f"{self.build_id[2:]}.debug"):
             try:
-                elf = self._elf if path == self._path else ELFFile(path.open("rb"))
+                elf = self._elf if path == self._path else ELFFile(open_regular(path, math.inf))
                 sizes = (each.data_size for each in elf.iter_sections() if each.name.startswith(".debug_"))
                 if elf.has_dwarf_info(strict=True) and sum(sizes) < _MOST_DEBUG:
                     return elf.get_dwarf_info(relocate_dwarf_sections=False, follow_links=False)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from npc.files import read_text
 from npc.machine.sysfs import parse_cpus
 from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.memory_use import MEMORY, MemoryUse
@@ -160,7 +161,7 @@ def read_observation(
     nodes = tuple(_node(host, ranks) for host, ranks in sorted(by_host.items()))
     placed = {rank.rank: rank.host for rank in seen}
     monitored = sorted(folder.glob("*.prof"))
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in monitored]
+    texts = [read_text(path, "replace") for path in monitored]
     messages = _counted_messages(texts, profiles, placed)
     total = max((rank.ranks for rank in seen), default=0)
     known = {host.split(".")[0] for host in by_host}

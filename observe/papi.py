@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from npc.files import parse_json
+from npc.files import parse_json, read_bytes
 
 #: PAPI's presets (``PAPI_DP_OPS``) and native events (``skx::FP_ARITH:SCALAR_DOUBLE``); no group of LIKWID's.
 EVENT: Final = re.compile(r"PAPI_\w+|[\w.-]+:[\w.:=-]+")
@@ -37,7 +37,7 @@ class PapiCounter:
             counts = [
                 int(region[self._event])
                 for path in sorted(self._folder.rglob("*.json"))
-                for region in _regions(parse_json(path.read_bytes()))
+                for region in _regions(parse_json(read_bytes(path)))
                 if region["parent_region_id"] == _OUTERMOST  # the others are within one
             ]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from npc.files import LARGEST_TABLE, read_bytes
 from npc.machine.sysfs import parse_cpus
 
 T = TypeVar("T")
@@ -87,7 +88,7 @@ def decoded(folder: Path, suffix: str, kind: type[T], damaged: list[str]) -> Ite
     decoder = msgspec.json.Decoder(kind)
     for path in sorted(folder.glob(f"*{suffix}")):
         try:
-            found = decoder.decode(path.read_bytes())
+            found = decoder.decode(read_bytes(path, LARGEST_TABLE))
         except (OSError, ValueError, RecursionError) as error:
             damaged.append(f"{path.name} is damaged: {error}")
         else:

@@ -17,7 +17,7 @@ from typing import IO, Final
 
 import click
 
-from npc.files import write_whole
+from npc.files import read_bytes, write_whole
 from npc.jobs.launcher import content_of
 from npc.jobs.sample import job_hosts
 from npc.machine.processes import die_with_parent
@@ -190,7 +190,7 @@ def append_report(pattern: str, began: float, path: Path) -> None:
         return
     newest = max(candidates, key=lambda file: file.stat().st_mtime)
     with path.open("ab") as kept:
-        kept.write(_told(newest) if newest.suffix == DARSHAN else newest.read_bytes())
+        kept.write(_told(newest) if newest.suffix == DARSHAN else read_bytes(newest))
 
 
 def _told(log: Path) -> bytes:

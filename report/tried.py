@@ -11,7 +11,7 @@ import msgspec
 
 from npc.columns import columns
 from npc.document import plain
-from npc.files import parse_json, read_json
+from npc.files import parse_json, read_bytes, read_json
 from npc.machine.programs import Remembered
 from npc.machine.programs import keep as remembered_in
 from npc.places import shown
@@ -199,7 +199,7 @@ class Tried(NamedTuple):
 def read_tried(run: Run) -> Tried | None:
     """What was tried in a run's folder; None where it has no ``tried.json`` that can be read."""
     try:
-        found = msgspec.convert(parse_json((run.folder / TRIED_FILE).read_bytes()), _Document)
+        found = msgspec.convert(parse_json(read_bytes(run.folder / TRIED_FILE)), _Document)
     except (OSError, ValueError, msgspec.ValidationError):
         return None
     if found.schema != SCHEMA:

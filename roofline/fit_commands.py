@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from npc.files import parse_json
+from npc.files import parse_json, read_bytes
 from npc.parameters import PathParameter
 from roofline.command_line import RECORDS, failure, read_records
 
@@ -216,7 +216,7 @@ def _choose(candidates: list[dict[str, Any]], name: str | None) -> dict[str, Any
 
 def _document(path: Path) -> Any:
     try:
-        return parse_json(path.read_bytes())
+        return parse_json(read_bytes(path))
     except FileNotFoundError:
         raise failure(f"{path}: no such file; `npc fit RECORDS --output {path}` makes it") from None
     except OSError as error:

@@ -9,6 +9,7 @@ import click
 
 from cron.commands import of_limit, of_platform
 from cron.study.predicting import predict, study_in
+from npc.files import read_text
 from npc.parameters import AUTO, Duration, PathParameter, Runs, name_values, program_first
 
 
@@ -271,7 +272,7 @@ def show(folder: Path, as_json: bool) -> None:
 
     known = study_in(folder)
     if as_json:
-        click.echo((folder / STUDY).read_text(encoding="utf-8").rstrip())
+        click.echo(read_text(folder / STUDY).rstrip())
     else:
         click.echo("\n".join(lines_of(known)))
 

@@ -21,7 +21,7 @@ import msgspec
 
 from cron.study.plan import placement_of
 from cron.study.starters import Starters
-from npc.files import parse_json
+from npc.files import parse_json, read_bytes, read_text
 from npc.jobs.launcher import program_index
 from npc.jobs.sample import fill_in
 from npc.records.launch import LAUNCHES, Launch, read_launches
@@ -209,14 +209,14 @@ def _seconds(raw: Path, launch: Launch, says: str) -> float | None:
     """How long the program ran: as it says itself, where that was asked for, or None; else without its
     launcher's start where it was observed."""
     if says:
-        printed = raw.with_suffix(".out").read_text(encoding="utf-8", errors="replace")
+        printed = read_text(raw.with_suffix(".out"), "replace")
         told = re.search(says, printed, re.MULTILINE)
         try:
             return float(told[1]) or None if told else None
         except (TypeError, ValueError):
             return None
     try:
-        nodes = parse_json(raw.with_suffix(OBSERVED).read_bytes())["nodes"]
+        nodes = parse_json(read_bytes(raw.with_suffix(OBSERVED)))["nodes"]
         return float(max(node["seconds"] for node in nodes))
     except (OSError, KeyError, TypeError, ValueError):
         return launch.seconds
@@ -227,8 +227,8 @@ def _rates(raw: Path) -> dict[str, float]:
     rates: dict[str, float] = {}
     for file in sorted(raw.parent.glob(f"{raw.name}.rates.*.json")):
         try:
-            measured = msgspec.json.decode(file.read_bytes(), type=dict[str, float])
-        except ValueError:  # damaged: the launch has its times all the same
+            measured = msgspec.json.decode(read_bytes(file), type=dict[str, float])
+        except (OSError, ValueError):  # damaged: the launch has its times all the same
             continue
         for name, rate in measured.items():
             rates[name] = min(rate, rates.get(name, rate))

@@ -15,7 +15,7 @@ import click
 from cron.study.plan import expectation_of, with_free_cores
 from cron.study.running import environment_of, keep_platform
 from cron.study.starters import Starters, StudyPlace, ask_platform
-from npc.files import cannot_write
+from npc.files import LARGEST_TABLE, cannot_write, read_bytes
 from npc.jobs.launcher import PARSERS, program_index
 from npc.jobs.sample import fill_in
 from npc.jobs.suite import environment_of_settings
@@ -119,4 +119,4 @@ def _absolute(program: str) -> str:
 
 def sha256_of(file: str) -> str:
     """Of a program's file; empty where there is none."""
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
+    return hashlib.sha256(read_bytes(Path(file), LARGEST_TABLE)).hexdigest() if file else ""

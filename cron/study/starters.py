@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from cron.study.plan import placement_of
+from npc.files import read_end
 from npc.jobs import jube, wait
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import NoRun, Workpackage, find_run, read_workpackages
@@ -64,7 +65,7 @@ def ask_platform(place: StudyPlace, study: Study, env: Mapping[str, str]) -> Sta
     except (NoRun, KeyError, ValueError):
         found = {}
     if code or set(found) != set(placements):
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+        tail = "\n".join(read_end(log).splitlines()[-5:])
         raise click.ClickException(f"JUBE does not tell how {platform.name} starts programs ({log}):\n{tail}")
     some = next(iter(found.values()))
     cores = some.parameters.get("cores", "")

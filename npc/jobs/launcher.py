@@ -6,6 +6,7 @@ launcher to launcher, so the known ones are named here, and what remains doubtfu
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import shutil
@@ -13,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Final
+
+from npc.files import open_regular
 
 #: Programs whose reports have a parser.
 PARSERS: Final = {"xhpcg": "hpcg", "xhpl": "hpl", "hpcc": "hpcc", "himeno": "himeno"}
@@ -91,7 +94,7 @@ def _is_program(word: str) -> bool:
 def content_of(program: str) -> Iterator[mmap.mmap | bytes]:
     """The bytes of a program's file; none where it is not there, cannot be read, or is empty."""
     try:
-        with Path(shutil.which(program) or program).open("rb") as stream:
+        with open_regular(Path(shutil.which(program) or program), math.inf) as stream:
             content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError):
         yield b""

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from npc.files import InvalidFile, parse_json
+from npc.files import InvalidFile, parse_json, read_bytes, read_text
 from npc.jobs import session
 from npc.jobs.stop import Stop
 from npc.jobs.watchers import Watchers, this_node
@@ -70,7 +70,7 @@ def read_cases(path: Path, runs: int | None) -> list[Case]:
     Raises OSError, and `npc.files.InvalidFile` with file and line.
     """
     cases = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(read_bytes(path).splitlines(), 1):
         try:
             fields = parse_json(line)
             values, params = dict(fields["values"]), dict(fields.get("params", {}))
@@ -133,7 +133,7 @@ def job_hosts() -> tuple[str, ...]:
     if not nodelist:
         with contextlib.suppress(OSError):  # sge_pe(5), qsub(1B): a host a line, before other words
             file = os.environ.get("PE_HOSTFILE") or os.environ.get("PBS_NODEFILE", "")
-            hosts = [line.split()[0] for line in Path(file).read_text().splitlines() if line.strip()]
+            hosts = [line.split()[0] for line in read_text(Path(file)).splitlines() if line.strip()]
             return tuple(dict.fromkeys(hosts)) or (os.uname().nodename,)
         return (os.uname().nodename,)
     try:

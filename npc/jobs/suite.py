@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from npc.files import read_text
 from npc.machine.tools import search_path
 from npc.parameters import AUTO
 from npc.places import workplace
@@ -36,7 +37,7 @@ def settings(home: Path, platform: Path | None = None, file: Path | None = None)
     found: dict[str, str] = {}
     for path in _files_with_settings(home, platform, file):
         named = path.relative_to(home) if path.is_relative_to(home) else path
-        for name in _SETTING.findall(path.read_text(encoding="utf-8")):
+        for name in _SETTING.findall(read_text(path)):
             found.setdefault(name.lower(), named.as_posix())
     return found
 
@@ -46,7 +47,7 @@ def steps(file: Path, tags: Sequence[str] = ()) -> list[str]:
 
     They are its benchmarks' names, also in records.
     """
-    text = file.read_text(encoding="utf-8")
+    text = read_text(file)
     if file.suffix != ".yml":
         return _XML_STEP.findall(text)
     conditions: dict[str, str] = {}
@@ -67,7 +68,7 @@ def _holds(condition: str, tags: Sequence[str]) -> bool:
 def default_of(platform: Path, name: str) -> str:
     """What a platform takes for a setting that nobody gives; empty where it has none."""
     for file in platform_files(platform / "platform.xml"):
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
         if found := re.search(rf"\$\{{NPC_{name.upper()}:-([^}}]*)\}}", text):
             return found[1]
     return ""
@@ -76,9 +77,7 @@ def default_of(platform: Path, name: str) -> str:
 def submit_command(platform: Path) -> str:
     """The program by which a platform's jobs are submitted; empty where its files do not say."""
     for file in platform_files(platform / "platform.xml"):
-        if found := re.search(
-            r'<parameter name="submit"[^>]*>\s*([^\s<$]+)', file.read_text(encoding="utf-8")
-        ):
+        if found := re.search(r'<parameter name="submit"[^>]*>\s*([^\s<$]+)', read_text(file)):
             return found[1]
     return ""
 
@@ -88,7 +87,7 @@ def whole_numbers(
 ) -> tuple[set[str], set[str]]:
     """Those of the `settings` that are nothing but a parameter which JUBE takes whole numbers for, and those
     that may also be `AUTO`."""
-    texts = [path.read_text(encoding="utf-8") for path in _files_with_settings(home, platform, file)]
+    texts = [read_text(path) for path in _files_with_settings(home, platform, file)]
     plain, or_auto = (
         {name.lower() for text in texts for name in pattern.findall(text)}
         for pattern in (_WHOLE_NUMBER, _OR_AUTO)
@@ -107,7 +106,7 @@ def platform_files(path: Path) -> list[Path]:
     """A platform's file and those over which it is written, each once; JUBE finds them from its folder."""
     files = [path]
     for file in files:
-        for name in re.findall(r'init_with="([^":]+)', file.read_text(encoding="utf-8")):
+        for name in re.findall(r'init_with="([^":]+)', read_text(file)):
             other = Path(os.path.normpath(path.parent / name))
             if other.exists() and other not in files:
                 files.append(other)

@@ -22,7 +22,7 @@ from typing import Final
 import click
 
 from npc import locks
-from npc.files import no_link, write_whole
+from npc.files import no_link, read_bytes, read_end, write_whole
 from npc.jobs import jube, slurm
 from npc.jobs.progress import Display, WorkpackageRow, row_of
 from npc.jobs.scheduler import Job, Silent
@@ -184,7 +184,7 @@ class RunWait:
         words = ["continue", str(self.run.parent), "--id", str(int(self.run.name)), "--hide-animation"]
         with open(self.run / LOG, "ab", opener=no_link) as log:
             place = log.tell()
-            state = (self.run / WORKPACKAGES).read_bytes()
+            state = read_bytes(self.run / WORKPACKAGES)
             code = jube.call(
                 words, cwd=self.run.parent, env=self.env, log=log, stop=self.stop,
                 patience_s=FINISH_S, deadline=self.deadline, tick=tick, keep=[lock],
@@ -196,7 +196,7 @@ class RunWait:
                 (self.run / WORKPACKAGES).write_bytes(state)
             return False
         if code:
-            said = (self.run / LOG).read_bytes()[place:].decode(errors="replace").strip().splitlines()
+            said = read_bytes(self.run / LOG)[place:].decode(errors="replace").strip().splitlines()
             told = "\n".join(said[-5:])
             raise click.ClickException(f"jube {' '.join(words)} failed ({self.run / LOG}):\n{told}")
         return True
@@ -364,7 +364,7 @@ def _record(workpackage: Workpackage, status: str, nodes: str = "") -> None:
     """Write the reason file: the status, the nodes that the job had, then the end of what it printed."""
     text = f"{' '.join(status.split())}\n" + (f"{ON_NODES}{nodes}\n" if nodes else "")
     for path in workpackage.outputs()[:2]:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+        lines = read_end(path).splitlines()[-_LAST_LINES:]
         text += f"\nthe end of {path.name}:\n" + "".join(f"  {line}\n" for line in lines)
     write_whole(workpackage.folder / REASON, text)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from npc.files import InvalidFile
+from npc.files import InvalidFile, read_text
 from npc.jobs import slurm
 from npc.jobs.scheduler import JobId, Scheduler
 from npc.jobs.schedulers import KNOWN
@@ -177,7 +177,7 @@ class Workpackage:
         do = self.pending_do()
         stdout = (self._evaluate(do.stdout) if do else None) or "stdout"
         try:
-            text = (self.folder / "work" / stdout).read_text(encoding="utf-8", errors="replace")
+            text = read_text(self.folder / "work" / stdout, "replace")
         except OSError:
             return None
         submits = "\n".join(self._evaluate(each.command) or "" for each in ([do] if do else self.dos))
@@ -220,7 +220,7 @@ class Workpackage:
     def recorded_reason(self) -> str:
         """The status that was recorded when its job ended; empty if none was."""
         try:
-            return (self.folder / REASON).read_text(encoding="utf-8").partition("\n")[0]
+            return read_text(self.folder / REASON, "replace").partition("\n")[0]
         except OSError:
             return ""
 
@@ -232,7 +232,7 @@ class Workpackage:
     def given_hosts(self) -> tuple[str, ...]:
         """The nodes that its job had, as far as that was noted at its end."""
         with contextlib.suppress(OSError, ValueError, IndexError):
-            line = (self.folder / REASON).read_text(encoding="utf-8").splitlines()[1]
+            line = read_text(self.folder / REASON, "replace").splitlines()[1]
             return tuple(expand(line.removeprefix(ON_NODES))) if line.startswith(ON_NODES) else ()
         return ()
 

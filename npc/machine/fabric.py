@@ -29,6 +29,7 @@ from typing import Final, Literal
 
 import click
 
+from npc.files import read_text
 from npc.machine.ask import NoAnswer, ask
 
 #: What on a fabric can be to blame for slow messages.
@@ -196,7 +197,7 @@ def load(source: str) -> Topology:
     """
     if source != "slurm":
         try:
-            return parse(Path(source).read_text(encoding="utf-8", errors="replace"), source)
+            return parse(read_text(Path(source), "replace"), source)
         except OSError as error:
             raise InvalidTopology(f"--topology {source}: {error.strerror}") from None
     try:

@@ -38,7 +38,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
-from npc.files import InvalidFile, parse_toml
+from npc.files import InvalidFile, parse_toml, read_text
 from npc.places import home
 
 T = TypeVar("T", bound="_Table")
@@ -208,7 +208,7 @@ def read_platform(path: Path) -> Platform:
     Raises OSError, and `InvalidPlatform` naming file and key for anything that cannot be meant.
     """
     try:
-        table = parse_toml(path.read_text(encoding="utf-8"), dict)
+        table = parse_toml(read_text(path), dict)
     except ValueError as error:
         raise InvalidPlatform(f"{path}: not TOML: {error}") from None
     try:

@@ -34,7 +34,7 @@ from typing import Final
 import msgspec
 
 from npc import locks
-from npc.files import InvalidFile, parse_toml, valid, write_whole
+from npc.files import InvalidFile, parse_toml, read_text, valid, write_whole
 from npc.machine.fabric import short_name
 from npc.machine.platform import PLATFORMS, find_platform
 from npc.places import home, is_checkout, workplace
@@ -107,7 +107,7 @@ def read_programs(folder: Path) -> tuple[Remembered, ...]:
     """
     path = folder / PROGRAMS_FILE
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_text(path, "replace")
     except FileNotFoundError:
         return ()
     return _decode(path, text)
@@ -167,7 +167,7 @@ def remember(folder: Path, found: Remembered) -> None:
     path = folder / PROGRAMS_FILE
     with locks.only_one(folder / _LOCK, wait_s=_PATIENCE_S):
         try:
-            before = path.read_text(encoding="utf-8")
+            before = read_text(path)
         except FileNotFoundError:
             before = _HEAD
         _decode(path, before)

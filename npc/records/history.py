@@ -33,7 +33,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from npc.files import InvalidFile, append_lines
+from npc.files import LARGEST_TABLE, InvalidFile, append_lines, open_regular
 from npc.locks import only_one
 from npc.records.record import COLUMNS, OK, InvalidRecord, Record, from_row, moment, replace, to_row
 from npc.records.series import REMEASURED, Series, share_taken
@@ -224,7 +224,7 @@ class History:
         for name, of_file in groupby(places, itemgetter(0)):
             path = self.folder / name
             header = _header(path)
-            with path.open("rb") as stream:
+            with open_regular(path, LARGEST_TABLE) as stream:
                 for _, start in of_file:
                     stream.seek(start)
                     lines = (line.decode("utf-8", "replace") for line in stream)
@@ -382,7 +382,7 @@ def _header(path: Path) -> list[str]:
     Raises `InvalidHistory` where those that every row needs are not among them.
     """
     try:
-        with path.open("rb") as stream:
+        with open_regular(path, LARGEST_TABLE) as stream:
             line = stream.readline()
     except FileNotFoundError:
         return []
@@ -405,7 +405,7 @@ def _rows(path: Path) -> Iterator[tuple[int, int, Record | str]]:
 
     def whole_lines() -> Iterator[str]:
         nonlocal end
-        with path.open("rb") as stream:
+        with open_regular(path, LARGEST_TABLE) as stream:
             for line in stream:
                 if line.endswith(b"\n"):
                     end += len(line)

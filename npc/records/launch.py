@@ -24,7 +24,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from npc.files import InvalidFile, naming, parse_json
+from npc.files import LARGEST_TABLE, InvalidFile, naming, parse_json, read_bytes, read_end
 from npc.records.record import OK
 
 LAUNCHES: Final = "launches.jsonl"
@@ -191,9 +191,7 @@ def last_words(path: Path) -> str:
     program's own last line; else the first comment of those who ran it (``mpirun`` frames what it says of a
     rank that failed by rules).
     """
-    with path.open("rb") as stream:
-        stream.seek(max(0, path.stat().st_size - 16384))
-        text = stream.read().decode(errors="replace")
+    text = read_end(path, 16384)
     framed = False
     plain: list[str] = []
     comments: list[str] = []
@@ -263,7 +261,7 @@ def _launch(value: Any) -> Launch:
 def read_launches(folder: Path) -> Launches:
     """Launches of a folder. Raises FileNotFoundError without ``launches.jsonl``, InvalidFile for bad ones."""
     path = folder / LAUNCHES
-    lines = path.read_bytes().split(b"\n")
+    lines = read_bytes(path, LARGEST_TABLE).split(b"\n")
     lines.pop()  # what follows the last line end: nothing, or the half-written line of a killed writer
     if not lines:
         return Launches(folder, "", 0, "", ())

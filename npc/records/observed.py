@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from npc.files import InvalidFile, parse_json, valid
+from npc.files import InvalidFile, parse_json, read_bytes, valid
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ def part_of(document: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
 def read_document(path: Path) -> dict[str, Any]:
     """An ``*.observed.json``. Raises OSError, ValueError."""
     with valid(path):
-        document = parse_json(path.read_bytes())
+        document = parse_json(read_bytes(path))
     if not isinstance(document, dict):
         raise InvalidFile(f"{path}: no observation")
     return document

@@ -20,7 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, Final
 
-from npc.files import InvalidFile, parse_json, write_whole
+from npc.files import LARGEST_TABLE, InvalidFile, open_regular, parse_json, write_whole
 from npc.records.reading import OK as OK  # who has records wants this name, too
 from npc.records.reading import Reading, is_plain, plain
 from npc.records.units import METRICS
@@ -182,7 +182,7 @@ _MEND: Final = "a damaged file: npc collect RUN makes the records of a run again
 
 def read_csv(path: Path) -> Iterator[Record]:
     """Records of a file, in order. Raises `InvalidRecord` with file and line at the first bad row."""
-    with path.open(newline="", encoding="utf-8") as stream:
+    with io.TextIOWrapper(open_regular(path, LARGEST_TABLE), "utf-8", newline="") as stream:
         reader = csv.reader(stream)
         try:
             header = next(reader, [])

@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from npc.files import parse_json, valid, write_whole
+from npc.files import parse_json, read_bytes, valid, write_whole
 from npc.records.units import between
 
 SCHEMA: Final = 1
@@ -203,7 +203,7 @@ def read_study(folder: Path) -> Study:
     """The study in a folder. Raises OSError, and ValueError for a file that is none."""
     path = folder / STUDY
     with valid(path):
-        return msgspec.convert(parse_json(path.read_bytes()), Study)
+        return msgspec.convert(parse_json(read_bytes(path)), Study)
 
 
 def write_study(study: Study, folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from npc.files import parse_json, write_whole
+from npc.files import parse_json, read_bytes, write_whole
 from npc.machine.topology import processors
 from observe.built import NoLibrary, built
 
@@ -49,5 +49,5 @@ def kept(kind: str, key: Mapping[str, str], measure: Callable[[], Mapping[str, f
 
 
 def _read(path: Path) -> dict[str, float]:
-    seconds = parse_json(path.read_bytes())["seconds"]
+    seconds = parse_json(read_bytes(path))["seconds"]
     return {name: float(each) for name, each in seconds.items()}

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from npc.files import read_text
 from npc.records.memory_use import StructureKind
 from observe.elf import VARIABLE, ElfFile, SourceLine, Symbol, demangled
 from observe.memory.table import Entries, RankTable
@@ -458,6 +459,6 @@ def split_outside(text: str) -> list[str]:
 @lru_cache(maxsize=256)
 def _source(path: str) -> tuple[str, ...]:
     try:
-        return tuple(Path(path).read_text(encoding="utf-8", errors="replace").splitlines())
+        return tuple(read_text(Path(path), "replace").splitlines())
     except OSError:
         return ()

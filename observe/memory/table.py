@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from npc.files import open_regular
 
 MAGIC: Final = b"NPCMEM\n\0"
 COUNTING: Final = 1
@@ -80,7 +83,7 @@ class RankTable(NamedTuple):
 
 def read_table(path: Path) -> RankTable:
     """Raises ValueError for a file that is none, OSError."""
-    with path.open("rb") as stream:
+    with open_regular(path, math.inf) as stream:
         begin = stream.read(HEADER.itemsize)
         if len(begin) < HEADER.itemsize or not begin.startswith(MAGIC):
             raise ValueError(f"{path}: no table of a program's memory")

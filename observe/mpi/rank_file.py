@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from npc.files import LARGEST_TABLE, read_bytes
 from npc.records.units import plural
 from observe.mpi.place import HEADER, MAGIC, SECTION, VERSION, TableSection
 from observe.mpi.profile import (
@@ -88,7 +89,7 @@ def read_profiles(folder: Path, ranks: Iterable[WatchedRank]) -> tuple[list[Rank
 
 def read_rank_file(path: Path) -> RankProfile:
     """The profile of a rank. Raises `NoProfile`, and OSError as the file system does."""
-    content = path.read_bytes()
+    content = read_bytes(path, LARGEST_TABLE)
     if len(content) < HEADER.size or not content.startswith(MAGIC):
         raise NoProfile(f"{path}: not a file of the profiling library")
     head = dict(zip(_HEADER, HEADER.unpack_from(content), strict=True))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 import parsers
+from npc.files import read_input
 from npc.records.reading import OK
 
 if TYPE_CHECKING:
@@ -54,12 +55,11 @@ def _read(name: str) -> str:
     """The text of a file, UTF-16 where it says so, else UTF-8 whose wrong bytes are replaced. Raises
     `click.UsageError`."""
     import codecs
-    from pathlib import Path
 
     try:
-        data = sys.stdin.buffer.read() if name == _STDIN else Path(name).read_bytes()
+        data = read_input(name)
     except OSError as error:
-        raise click.UsageError(f"{name}: {error.strerror or error}") from None
+        raise click.UsageError(f"{error.filename or name}: {error.strerror or error}") from None
     utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as PowerShell redirects
     return data.decode("utf-16" if utf_16 else "utf-8-sig", "replace")
 

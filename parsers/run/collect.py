@@ -17,7 +17,7 @@ from typing import Final
 
 import parsers
 from npc.document import below
-from npc.files import read_json
+from npc.files import read_json, read_text
 from npc.jobs.workpackages import read_workpackages
 from npc.records import series
 from npc.records.build import Origin, record_of_failure, records_of
@@ -95,7 +95,7 @@ def _records_of_folder(folder: Path, run: Path, origin: Origin, reason: str = ""
     log = folder / LAUNCHES
     try:
         launches = read_launches(folder)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         named = origin._replace(benchmark=origin.benchmark or folder.name)
         yield _failure(f"failed: {error}", named, run, log)
         return
@@ -103,7 +103,7 @@ def _records_of_folder(folder: Path, run: Path, origin: Origin, reason: str = ""
     for launch in launches.launches:
         raw = folder / launch.raw
         observed = raw if raw.name.endswith(OBSERVED) else raw.with_suffix(OBSERVED)
-        seen = launch.raw and observed.is_file() and observed.read_text(encoding="utf-8", errors="replace")
+        seen = launch.raw and observed.is_file() and read_text(observed, "replace")
         if seen:
             cpus = rank_cpus(seen)
             how = {**({RANK_CPUS: cpus} if cpus else {}), **watching(seen)}

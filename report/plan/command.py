@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from npc.files import read_text
+
 if TYPE_CHECKING:
     from report.plan.planning import Machine, Plan
 
@@ -93,7 +95,7 @@ def _machine(name: str, nodes: int | None) -> Machine:
 
     home = suite()
     folder = platform_folder(home, name)
-    said = (folder / "platform.xml").read_text(encoding="utf-8")
+    said = read_text(folder / "platform.xml")
     alone = folder.name == "localhost" or "../localhost/platform.xml" in said
     one_machine = "sbatch" not in said and alone
     if one_machine and (nodes or 1) > 1:

@@ -26,6 +26,8 @@ _LONGEST: Final = 10_000
 LARGEST_DOCUMENT: Final = 2**28
 #: The same of what has a row a measurement, an event or an access: a million records have a third of a GB.
 LARGEST_TABLE: Final = 2**31
+#: Of a whole number of 64 bits, with its sign.
+_DIGITS: Final = 20
 _BLOCK: Final = 2**20
 #: What shells call a pipe that they opened themselves, as for ``<(zcat FILE)``.
 _OPENED: Final = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
@@ -181,11 +183,28 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text that others wrote. Raises ValueError, also for what is nested too deep."""
+    """The value of a JSON text that others wrote.
+
+    Raises ValueError, also for what is nested too deep, and for numbers that no file has: NaN, infinity,
+    whole ones beyond 64 bits.
+    """
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
         raise ValueError("nested too deep") from None
+
+
+def _whole(digits: str) -> int:
+    if len(digits) <= _DIGITS and -(2**63) <= (number := int(digits)) < 2**64:
+        return number
+    raise ValueError(f"a number of {len(digits)} digits: {digits[:24]}…")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isfinite(number):
+        return number
+    raise ValueError(f"{text[:24]} is no number")
 
 
 def parse_toml(text: str, kind: type[T]) -> T:

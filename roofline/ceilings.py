@@ -441,8 +441,8 @@ def _dependent(loads: Iterable[Estimate]) -> Ceiling | None:
 
     The latency is that of an idle memory, so it is an upper bound.
     """
-    load = next((each for each in loads if each.params["level"] == "MEM"), None)
-    if load is None or not {"cpus", "line"} <= load.params.keys():
+    load = next((each for each in loads if each.params.get("level") == "MEM"), None)
+    if load is None or not all(load.params.get(name, "").isdecimal() for name in ("cpus", "line")):
         return None
     cpus, line = int(load.params["cpus"]), int(load.params["line"])
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from npc.jobs.scheduler import CTIME, Job, JobId, Silent, answer, call, moment
+from npc.jobs.scheduler import CTIME, Job, JobId, answer, call, moment, understood, whole
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -24,7 +24,7 @@ GONE: Final = "job {} was deleted while pending: Grid Engine has no account of i
 SETTLE_S: Final = 20.0
 #: Variables with default options.
 _UNWANTED: Final = ("SGE_LONG_", "SGE_QSTAT", "SGE_SINGLE_LINE")
-_SUBMITTED: Final = re.compile(r"^Your job(?:-array)? (\d+)(?:\.\S+)? \(", re.M)
+_SUBMITTED: Final = re.compile(r"^Your job(?:-array)? (\d{1,10})(?:\.\S+)? \(", re.M)
 #: sge_status(5): a limit of the job, by the queue master or the node's daemon.
 #: As Univa's qacct writes a moment.
 _UNIVA: Final = "%m/%d/%Y %H:%M:%S.%f"
@@ -44,10 +44,11 @@ def parse_qstat(text: str, now: datetime) -> dict[JobId, Job]:
     """
     import xml.etree.ElementTree as ET
 
-    try:
-        return _live(ET.fromstring(text).iter("job_list"), now)
-    except (ET.ParseError, ValueError, OverflowError) as error:
-        raise Silent(f"qstat printed no XML of jobs: {error}") from None
+    with understood("qstat"):
+        try:
+            return _live(ET.fromstring(text).iter("job_list"), now)
+        except ET.ParseError as error:
+            raise ValueError(f"no XML: {error}") from None
 
 
 def parse_qacct(text: str) -> Job | None:
@@ -55,19 +56,20 @@ def parse_qacct(text: str) -> Job | None:
     job = None
     for record in re.split(r"^=+$", text, flags=re.M)[1:]:
         cells = dict(re.findall(r"^(\S+)\s+(.*?)\s*$", record, re.M))
-        if not cells.get("jobnumber", "").isdecimal():
+        number = whole(cells.get("jobnumber", ""))
+        if number is None:
             continue
-        failed, code = cells.get("failed", "0"), re.match(r"\d+", cells.get("exit_status", ""))
+        failed, code = cells.get("failed", "0"), re.match(r"\d{1,9}", cells.get("exit_status", ""))
         status = int(code[0]) if code else 0
         begun, ended = (
             moment(cells.get(name, "").strip(), CTIME, _UNIVA) for name in ("start_time", "end_time")
         )
-        limit = re.search(r"\bh_rt=(\d+)", cells.get("category", ""))
+        limit = re.search(r"\bh_rt=(\d{1,12})\b", cells.get("category", ""))
         state = (
             "TIMEOUT" if _LIMIT.match(failed) else "FAILED" if status or not re.match(r"0\b", failed) else ""
         )
         part = Job(
-            id=int(cells["jobnumber"]),
+            id=number,
             state=state or "COMPLETED",
             reason=failed.partition(":")[2].strip(),
             exit_code=status,

@@ -5,12 +5,14 @@ States are those of qstat(1B), exit codes those of the PBS Professional guides, 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from npc.jobs.scheduler import CTIME, Job, JobId, Silent, answer, call, moment, seconds
+import msgspec
+
+from npc import files
+from npc.jobs.scheduler import CTIME, Job, JobId, Silent, answer, call, moment, seconds, understood
 from npc.machine.command import last_line
 
 NAME: Final = "PBS"
@@ -34,25 +36,25 @@ def submitted(text: str, submits: str) -> tuple[JobId, str] | None:
 
 def parse_json(text: str) -> dict[JobId, Job]:
     """Jobs by identifier, of what ``qstat -x -f -F json`` prints. Raises `Silent` for what is none."""
-    try:
-        jobs = json.loads(text).get("Jobs", {})
-        return {name: _job(name, cells) for name, cells in jobs.items()}
-    except (ValueError, RecursionError, AttributeError, TypeError) as error:
-        raise Silent(f"qstat printed no JSON of jobs: {error}") from None
+    with understood("qstat"):
+        answered = msgspec.convert(files.parse_json(text), _PbsAnswer)
+        return {name: _job(name, cells) for name, cells in answered.jobs.items()}
 
 
 def parse_text(text: str) -> dict[JobId, Job]:
-    """The same of what ``qstat -f`` prints: values may go on, indented, in further lines."""
+    """The same of what ``qstat -f`` prints: values may go on, indented, in further lines. Raises `Silent`."""
     jobs: dict[JobId, Job] = {}
     for block in re.split(r"^Job Id: ", text, flags=re.M)[1:]:
         name, _, rest = block.partition("\n")
         cells: dict[str, Any] = dict(
             re.findall(r"^ {4}(\S+) = (.*)$", re.sub(r"\n(?:\t| {8})", "", rest), re.M)
         )
+        groups: dict[str, dict[str, str]] = {}
         for key in [key for key in cells if "." in key]:
             group, _, inner = key.partition(".")
-            cells.setdefault(group, {})[inner] = cells.pop(key)
-        jobs[name.strip()] = _job(name.strip(), cells)
+            groups.setdefault(group, {})[inner] = cells.pop(key)
+        with understood("qstat"):
+            jobs[name.strip()] = _job(name.strip(), cells | groups)
     return jobs
 
 
@@ -78,12 +80,37 @@ def cancel(job: JobId, cluster: str = "") -> None:
     answer(["qdel", str(job)])
 
 
+#: qstat's JSON has texts that look like numbers as numbers.
+_Text = str | int | float
+
+
+class _PbsAnswer(msgspec.Struct):
+    jobs: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict, name="Jobs")
+
+
+class _PbsJob(msgspec.Struct):
+    """What is used of a job, as qstat(1B) and pbs_job_attributes(7B) name it."""
+
+    job_state: _Text = ""
+    comment: _Text = ""
+    exec_host: _Text = ""
+    qtime: _Text = ""
+    resources_used: dict[str, _Text] = {}
+    asked: dict[str, _Text] = msgspec.field(default_factory=dict, name="Resource_List")
+    ended_with: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | None = msgspec.field(
+        default=None, name="Exit_status"
+    )
+    run_count: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 0
+
+
 def _job(name: str, cells: Mapping[str, Any]) -> Job:
-    letter, comment = str(cells.get("job_state", "")), str(cells.get("comment", ""))
-    code = next((int(cells[key]) for key in ("Exit_status", "exit_status") if key in cells), None)
-    hosts = [part.partition("/")[0].partition(".")[0] for part in str(cells.get("exec_host", "")).split("+")]
+    """Raises ValueError for an attribute that is none. In Torque's text all are texts, and its exit code has
+    another name."""
+    lower = {"Exit_status": cells["exit_status"]} if "exit_status" in cells else {}
+    job = msgspec.convert({**lower, **cells}, _PbsJob, strict=False)
+    letter, comment, code = str(job.job_state), str(job.comment), job.ended_with
+    hosts = [part.partition("/")[0].partition(".")[0] for part in str(job.exec_host).split("+")]
     nodes = ",".join(dict.fromkeys(filter(None, hosts)))
-    used, asked = cells.get("resources_used", {}), cells.get("Resource_List", {})
     state, killer = "RUNNING", 0
     if letter in _PENDING:
         state = "PENDING"
@@ -103,10 +130,10 @@ def _job(name: str, cells: Mapping[str, Any]) -> Job:
         exit_code=code,
         signal=killer,
         nodes=nodes,
-        elapsed_s=seconds(str(used.get("walltime"))) or 0,
-        limit_s=seconds(str(asked.get("walltime"))),
-        restarts=max(0, int(cells.get("run_count", 0)) - 1),
-        submitted=moment(str(cells.get("qtime", "")), CTIME),
+        elapsed_s=seconds(str(job.resources_used.get("walltime"))) or 0,
+        limit_s=seconds(str(job.asked.get("walltime"))),
+        restarts=max(0, job.run_count - 1),
+        submitted=moment(str(job.qtime), CTIME),
         never_starts=state == "PENDING" and _NEVER.match(comment) is not None,
         scheduler=NAME,
     )

@@ -13,7 +13,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, TypeAlias
@@ -38,6 +38,15 @@ _POLL_S: Final = 0.2
 
 class Silent(Exception):
     """The batch system does not answer just now; the message is what its command said."""
+
+
+@contextlib.contextmanager
+def understood(command: str) -> Iterator[None]:
+    """Makes an answer that cannot be read `Silent`, with what of it could not: the next one may be whole."""
+    try:
+        yield
+    except (ValueError, OverflowError, LookupError) as error:
+        raise Silent(f"the answer of {command} was not understood: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,11 +194,17 @@ CTIME: Final = "%a %b %d %H:%M:%S %Y"
 def seconds(clock: str) -> int | None:
     """Seconds of ``days-hours:minutes:seconds``, whose first two parts may be missing; None of what is none,
     such as UNLIMITED."""
-    match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", clock)
+    match = re.fullmatch(r"(?:(?:(\d{1,9})-)?(\d{1,9}):)?(\d{1,9}):(\d{1,9})", clock)
     if match is None:
         return None
     days, hours, minutes, rest = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+
+
+def whole(text: str) -> int | None:
+    """A whole number of at most 31 bits, as jobs, exit codes and minutes are; None of what is none."""
+    number = int(text) if re.fullmatch(r"\d{1,10}", text) else 2**31
+    return number if number < 2**31 else None
 
 
 def moment(text: str, *forms: str) -> datetime | None:

@@ -14,14 +14,16 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
-from npc.jobs.scheduler import ENDED, Job, JobId, Silent, answer, call, moment, seconds
+from npc.jobs.scheduler import ENDED, Job, JobId, Silent, answer, call, moment, seconds, whole
 
 NAME: Final = "Slurm"
 COMMANDS: Final = ("squeue", "scancel")
 GONE: Final = "Slurm no longer knows job {}, and it left no word of its end"
 SETTLE_S: Final = 0.0
 #: sbatch's words, wherever a wrapper repeats them, and those of ``sbatch --parsable``.
-_SUBMITTED: Final = re.compile(r"Submitted batch job (\d+)(?: on cluster (\S+))?|^(\d+)(?:;(\S+))?\s*$", re.M)
+_SUBMITTED: Final = re.compile(
+    r"Submitted batch job (\d{1,10})(?: on cluster (\S+))?|^(\d{1,10})(?:;(\S+))?\s*$", re.M
+)
 #: Reasons to pend that no passing of time lifts, only a change of the job or of the cluster. Others may
 #: still change by themselves (Resources, Priority, BeginTime, ReqNodeNotAvail, Assoc…Grp… limits) or wait for
 #: a person who may come (JobHeldUser, JobHeldAdmin, PartitionDown).
@@ -93,10 +95,10 @@ def parse_squeue(text: str) -> dict[JobId, Job]:
         for name, width in _COLUMNS:
             cells[name] = line[place : place + width].strip()
             place += width
-        number = re.match(r"\d+", cells["JobArrayID"])
+        number = re.match(r"\d{1,18}", cells["JobArrayID"])
         if number is None or not cells["State"]:
             continue  # "CLUSTER: name" above the jobs of another cluster, blank lines
-        status = int(cells["exit_code"]) if cells["exit_code"].isdecimal() else 0
+        status = whole(cells["exit_code"]) or 0
         state = cells["State"]
         part = Job(
             id=int(number.group()),
@@ -107,7 +109,7 @@ def parse_squeue(text: str) -> dict[JobId, Job]:
             nodes=cells["NodeList"],
             elapsed_s=seconds(cells["TimeUsed"]) or 0,
             limit_s=seconds(cells["TimeLimit"]),
-            restarts=int(cells["RestartCnt"]) if cells["RestartCnt"].isdecimal() else 0,
+            restarts=whole(cells["RestartCnt"]) or 0,
             submitted=moment(cells["SubmitTime"], _ISO),
             never_starts=state == "PENDING"
             and _NEVER.fullmatch(cells["Reason"].partition(",")[0]) is not None,
@@ -121,22 +123,22 @@ def parse_sacct(text: str) -> dict[JobId, Job]:
     parts: dict[str, Job] = {}
     for line in text.splitlines():
         cells = dict(zip(_SACCT, line.split("|"), strict=False))
-        number = re.match(r"\d+", cells["JobID"])
+        number = re.match(r"\d{1,18}", cells["JobID"])
         if number is None or len(cells) < len(_SACCT):
             continue
         code, _, by = cells["ExitCode"].partition(":")
         nodes = cells["NodeList"]
-        limit = cells["Timelimit"]
+        minutes = whole(cells["Timelimit"])
         parts[cells["JobID"]] = Job(
             id=int(number.group()),
             state=cells["State"].partition(" ")[0],  # "CANCELLED by 1000"
             reason="" if cells["Reason"] == "None" else cells["Reason"],
-            exit_code=int(code) if code.isdecimal() else None,
-            signal=int(by) if by.isdecimal() else 0,
+            exit_code=whole(code),
+            signal=whole(by) or 0,
             nodes="" if nodes in ("None assigned", "(null)") else nodes,
             elapsed_s=seconds(cells["Elapsed"]) or 0,
             # the completion file has it in minutes
-            limit_s=60 * int(limit) if limit.isdecimal() else seconds(limit),
+            limit_s=seconds(cells["Timelimit"]) if minutes is None else 60 * minutes,
             submitted=moment(cells["Submit"], _ISO),
         )
     jobs: dict[JobId, Job] = {}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from npc.files import InvalidFile, read_text
+from npc.files import InvalidFile, read_bytes, read_text
 from npc.jobs import slurm
 from npc.jobs.scheduler import JobId, Scheduler
 from npc.jobs.schedulers import KNOWN
@@ -297,9 +297,9 @@ def _read_workpackages(run: Path) -> list[Workpackage]:
     import xml.etree.ElementTree as ET  # `npc wait --help` does not wait for it
 
     try:
-        root = ET.parse(run / WORKPACKAGES).getroot()
+        root = ET.fromstring(read_bytes(run / WORKPACKAGES))
         elements = {int(element.get("id", "")): element for element in root.iter("workpackage")}
-    except (OSError, ET.ParseError, ValueError) as error:  # a workpackage's id that is no number
+    except (OSError, ET.ParseError, LookupError, ValueError) as error:  # an encoding, an id that is none
         raise NoRun(f"{run / WORKPACKAGES}: {error}") from None
     steps = _read_steps(run)
     found = []
@@ -336,8 +336,8 @@ def _read_steps(run: Path) -> dict[str, tuple[Do, ...]]:
     import xml.etree.ElementTree as ET
 
     try:
-        root = ET.parse(run / CONFIGURATION).getroot()
-    except (OSError, ET.ParseError):
+        root = ET.fromstring(read_bytes(run / CONFIGURATION))
+    except (OSError, ET.ParseError, LookupError, ValueError):
         return {}
     benchmark = root.find("benchmark")
     reference = run / (benchmark.get("file_path_ref", "") if benchmark is not None else "")

@@ -87,9 +87,9 @@ class Record:
             raise InvalidRecord("value: missing although the status is ok")
         if self.value is not None and not 0 <= self.value < math.inf:
             raise InvalidRecord(f"value: {self.value} is no measurement")
-        if self.size is not None and self.size < 0:
+        if self.size is not None and not 0 <= self.size < _MOST:
             raise InvalidRecord(f"size: {self.size} bytes")
-        if self.nodes < 1 or self.sample < 0:
+        if not 1 <= self.nodes < _MOST or not 0 <= self.sample < _MOST:
             raise InvalidRecord(f"nodes {self.nodes}, sample {self.sample}: out of range")
         if not all(self.hosts) or ";" in "".join(self.hosts):
             raise InvalidRecord(f"hosts: {self.hosts} are no host names")
@@ -115,6 +115,18 @@ class Record:
         return self.status == OK
 
 
+#: Whole numbers are below: they have 63 bits, as the history's index keeps them.
+_MOST: Final = 2**63
+#: Params that are numbers wherever they stand, as all who read them rely on.
+_NUMBERS: Final[Mapping[str, Callable[[str], float]]] = {
+    **dict.fromkeys(
+        ("ranks", "waiting", "communicator", "processes", "writers", "largest_size", "line"), int
+    ),
+    **dict.fromkeys(
+        ("disturbed", "received", "highest_clock", "huge_pages", "steal", "period", "share"), float
+    ),
+}
+
 COLUMNS: Final = tuple(field.name for field in dataclasses.fields(Record))
 
 
@@ -137,6 +149,8 @@ def from_row(row: Mapping[str, str]) -> Record:
     for name, (read, expected) in _READ.items():
         try:
             fields[name] = read(row[name])
+        except InvalidRecord:
+            raise
         except ValueError:
             raise InvalidRecord(f"column {name}: {row[name]!r} is not {expected}") from None
     return Record(**fields)
@@ -147,7 +161,14 @@ def _params(cell: str) -> Mapping[str, str]:
     params = parse_json(cell) if cell else {}
     if not isinstance(params, dict):
         raise ValueError("not a JSON object")
-    return {str(key): str(value) for key, value in params.items()}
+    found = {str(key): str(value) for key, value in params.items()}
+    for name in _NUMBERS.keys() & found.keys():
+        try:
+            if not 0 <= _NUMBERS[name](found[name]) < _MOST:
+                raise ValueError
+        except ValueError:
+            raise InvalidRecord(f"column params: {name}: {found[name]!r} is no such number") from None
+    return found
 
 
 #: How the cells that are no text are read, and what has to be in them.

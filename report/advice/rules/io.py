@@ -64,7 +64,7 @@ def _programs(run: Run) -> Iterator[_Program]:
         if moved is None or not seconds or not seconds[0].value:
             continue
         io = [r for r in launch if r.params.get("layer") == "io"]
-        told = [r.params for r in io if WRITERS in r.params]
+        told = [r.params for r in io if {WRITERS, "ranks"} <= r.params.keys()]
         yield _Program(
             program_of(seconds[0]),
             seconds[0].value,

@@ -58,7 +58,7 @@ def records(draw: st.DrawFn) -> Record:
         metric=metric,
         value=draw(values if status == OK else values | st.none()),
         unit=METRICS[metric].unit,
-        size=draw(st.none() | st.integers(min_value=0, max_value=2**70)),
+        size=draw(st.none() | st.integers(min_value=0, max_value=2**63 - 1)),
         nodes=draw(st.integers(min_value=1, max_value=10**6)),
         hosts=draw(hosts),
         job=draw(texts),

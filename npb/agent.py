@@ -17,7 +17,7 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,10 +60,11 @@ def tune(connection: socket.socket) -> None:
 
 
 class Agent:
-    """The event loop of one node. `rank` is the MPI process's pid, `to_rank` an end of a socket pair."""
+    """The event loop of one node. rank: the MPI process's pid; to_rank: an end of a socket pair; launcher: as
+    of `npb.placement.watch_launcher`."""
 
-    def __init__(self, rank: int, to_rank: socket.socket) -> None:
-        self._rank = rank
+    def __init__(self, rank: int, to_rank: socket.socket, launcher: Sequence[int]) -> None:
+        self._launcher = launcher
         self._to_rank = to_rank
         self._cpus = placement.job_cpus(rank)
         self._selector = selectors.DefaultSelector()
@@ -93,7 +94,8 @@ class Agent:
         self._selector.register(control, selectors.EVENT_READ, self._on_control)
         self._selector.register(self._to_rank, selectors.EVENT_READ, partial(self._on_death, self._to_rank))
         self._watch_signals()
-        self._watch_launcher()
+        for pidfd in self._launcher:  # the end of the launcher ends the job, however it came about
+            self._selector.register(pidfd, selectors.EVENT_READ, partial(self._on_death, pidfd))
         port = interfaces.free_port()
         self._send({"event": "hello", "rank": rank, "cpus": sorted(self._cpus), "port": port})
         next_timer_s: float | None = 0.0
@@ -123,15 +125,6 @@ class Agent:
 
         self._selector.register(read_end, selectors.EVENT_READ, received)
         self._on_child()
-
-    def _watch_launcher(self) -> None:
-        """The end of the launcher's daemon ends the job, however it came about."""
-        for pid, _ in placement.launcher_chain(self._rank):
-            try:
-                pidfd = os.pidfd_open(pid)
-            except (AttributeError, OSError):  # before Linux 5.3: its rank's death must do
-                continue
-            self._selector.register(pidfd, selectors.EVENT_READ, partial(self._on_death, pidfd))
 
     def _on_interrupt(self, signum: int) -> None:
         if self._interrupted:

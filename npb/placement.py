@@ -32,6 +32,19 @@ def launcher_chain(pid: int) -> list[tuple[int, str]]:
     return found[: last + 1]
 
 
+def watch_launcher(pid: int) -> list[int]:
+    """A file descriptor (pidfd_open(2)) of each process of `launcher_chain`: readable when that process ends.
+
+    To be called before MPI starts: who asks later finds a launcher that was killed meanwhile no more, because
+    its ranks have another parent by then. Empty before Linux 5.3.
+    """
+    watched = []
+    for ancestor, _ in launcher_chain(pid):
+        with contextlib.suppress(AttributeError, OSError):
+            watched.append(os.pidfd_open(ancestor))
+    return watched
+
+
 def job_cpus(pid: int) -> set[int]:
     """The CPUs that the job of rank `pid` has on this node."""
     cpus = os.sched_getaffinity(pid)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from npb import addresses, agent, interfaces
+from npb import addresses, agent, interfaces, placement
 from npb.interfaces import HostView
 from npb.messages import Decoder, encode
 from npb.processes import adopt_orphans, ancestors, end_descendants, signal_each
@@ -42,11 +42,12 @@ def run(options: argparse.Namespace) -> int:
     """Be one rank of npb from its start to its end; returns its exit code."""
     adopt_orphans()
     rank_pid = os.getpid()
+    launcher = placement.watch_launcher(rank_pid)
     ours, theirs = socket.socketpair()
     agent_pid = os.fork()
     if agent_pid == 0:
         ours.close()
-        _leave_with(lambda: _agent_process(rank_pid, theirs, options))
+        _leave_with(lambda: _agent_process(rank_pid, theirs, launcher, options))
     theirs.close()
     try:
         _start_mpi(ours)
@@ -150,25 +151,33 @@ def _too_few(library: str) -> str:
 # -- the agent's process -----------------------------------------------------------------------------
 
 
-def _agent_process(rank_pid: int, to_rank: socket.socket, options: argparse.Namespace) -> int:
+def _agent_process(
+    rank_pid: int, to_rank: socket.socket, launcher: Sequence[int], options: argparse.Namespace
+) -> int:
     agent.start_process(rank_pid)
     _send(to_rank, {"view": interfaces.own_view()})
     from npb import handshake  # loaded here while the rank starts MPI
 
     if told(RANK) == 0:
         import npb.coordinator  # noqa: F401  likewise
-    found = _await_rank(to_rank, rank_pid, options.start_timeout)
-    if found is None:
+
+    def await_rank() -> dict[str, Any] | None:
+        return _await_rank(to_rank, rank_pid, launcher, options.start_timeout)
+
+    message = await_rank()
+    if message is None:
         return INTERNAL
-    node = agent.Agent(rank_pid, to_rank)
-    if found["rank"] == 0:
-        views = [interfaces.from_json(view) for view in found["views"]]
+    node = agent.Agent(rank_pid, to_rank, launcher)
+    if message["rank"] == 0:
+        views = [interfaces.from_json(view) for view in message["views"]]
         control = _start_coordinator(node, to_rank, views, options)
-        if _receive(to_rank) is None:
+        if await_rank() is None:
             return INTERNAL
         control.sendall(b"go\n")
     else:
-        where = found["control"]
+        where = message["control"]
+        if where is None:  # the first rank's agent was killed
+            return INTERNAL
         try:
             places = [(address, port) for address, port in where["places"]]
             control = handshake.connect(places, bytes.fromhex(where["secret"]))
@@ -177,24 +186,29 @@ def _agent_process(rank_pid: int, to_rank: socket.socket, options: argparse.Name
             print(f"npb: {socket.gethostname()}: {error}", file=sys.stderr, flush=True)
             _send(to_rank, {"exit": INTERNAL})
             return INTERNAL
-    code = node.serve(control, found["rank"])
+    code = node.serve(control, message["rank"])
     if node.coordinator_pid is not None:
         _await_end(node.coordinator_pid, limit_s=1.0)
     _send(to_rank, {"exit": code, "end_launcher": node.end_launcher})
     return 0
 
 
-def _await_rank(to_rank: socket.socket, rank_pid: int, limit_s: float) -> dict[str, Any] | None:
-    """The rank's first message; None when it ended, or when MPI hangs, which is then ended and explained."""
-    if select.select([to_rank], [], [], limit_s)[0]:
+def _await_rank(
+    to_rank: socket.socket, rank_pid: int, launcher: Sequence[int], limit_s: float
+) -> dict[str, Any] | None:
+    """The rank's next message. None when it ended, or when it will not come: the launcher has ended, or MPI
+    hangs, which is explained. The rank, which may never return from MPI, is ended then."""
+    ready = select.select([to_rank, *launcher], [], [], limit_s)[0]
+    if to_rank in ready:
         return _receive(to_rank)
-    print(
-        f"npb: {socket.gethostname()}: MPI has not started within {limit_s:g} s (--start-timeout); "
-        "does a bare `python -c 'from mpi4py import MPI'` start under the same launcher?",
-        file=sys.stderr,
-        flush=True,
-    )
-    os.kill(rank_pid, signal.SIGKILL)
+    if not ready:
+        print(
+            f"npb: {socket.gethostname()}: MPI has not started within {limit_s:g} s (--start-timeout); "
+            "does a bare `python -c 'from mpi4py import MPI'` start under the same launcher?",
+            file=sys.stderr,
+            flush=True,
+        )
+    signal_each([rank_pid], signal.SIGKILL)
     return None
 
 

@@ -16,6 +16,7 @@ import sched
 import selectors
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -39,6 +40,13 @@ SERVER_LAST_S: Final = 0.3
 ORDERLY_S: Final = 1.0
 #: A host that answers nothing for this long is cut off (TCP_USER_TIMEOUT, and about the keepalive's limit).
 LOST_AFTER_S: Final = 15
+#: The coordinator has this long after the run's limit: to end the tools of nodes that do not answer
+#: (`npb.nodes.ANSWER_S` for each side), to judge and to write.
+LATE_S: Final = 30.0
+#: The rank has this long to end after it was told its exit code.
+RANK_END_S: Final = 3.0
+#: The exit code where the run's limit was reached, as of `npb.launch_result.Blame`.
+LIMIT_REACHED: Final = 5
 #: Readiness is looked for this often at first, and at least this often at last.
 READY_POLL_S: Final = (0.001, 0.02)
 
@@ -87,8 +95,11 @@ class Agent:
 
     # -- the loop ------------------------------------------------------------------------------------
 
-    def serve(self, control: socket.socket, rank: int) -> int:
-        """Say hello to the coordinator on `control` and do what it says. Returns the rank's exit code."""
+    def serve(self, control: socket.socket, rank: int, limit_s: float | None) -> int:
+        """Say hello to the coordinator on `control` and do what it says. Returns the rank's exit code.
+
+        limit_s: of the whole run. The coordinator keeps it; this is for one that cannot.
+        """
         self._control = control
         control.setblocking(False)
         self._selector.register(control, selectors.EVENT_READ, self._on_control)
@@ -98,6 +109,8 @@ class Agent:
             self._selector.register(pidfd, selectors.EVENT_READ, partial(self._on_death, pidfd))
         port = interfaces.free_port()
         self._send({"event": "hello", "rank": rank, "cpus": sorted(self._cpus), "port": port})
+        if limit_s is not None:
+            self._after(limit_s + LATE_S, partial(self._on_overdue, limit_s))
         next_timer_s: float | None = 0.0
         while self.exit_code is None:
             for key, _ in self._selector.select(next_timer_s):
@@ -132,6 +145,17 @@ class Agent:
         self._interrupted = True
         self._send({"event": "interrupted", "signal": int(signum)})
         self._after(ORDERLY_S, lambda: self._leave(128 + signum))
+
+    def _on_overdue(self, limit_s: float) -> None:
+        print(
+            f"npb: {socket.gethostname()}: the coordinator on the first host did not answer: not within the "
+            f"{limit_s:g} s of --total-timeout, nor {LATE_S:g} s later",
+            file=sys.stderr,
+            flush=True,
+        )
+        if self.coordinator_pid is not None:
+            signal_each([self.coordinator_pid], signal.SIGKILL)
+        self._leave(LIMIT_REACHED)
 
     def _on_death(self, of: int | socket.socket) -> None:
         """A launcher's daemon has ended; or the rank, which never writes: readable means that it died."""

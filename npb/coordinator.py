@@ -73,7 +73,10 @@ def run_coordinator(
     if os.getppid() != agent_pid:
         return 1
     conductor = Conductor(options, [view.name for view in views])
-    return asyncio.run(conductor.conduct(Reception(views, secret, conductor.interrupt), listeners, own))
+    code = asyncio.run(conductor.conduct(Reception(views, secret, conductor.interrupt), listeners, own))
+    if 0 in conductor.silent and os.getppid() == agent_pid:
+        os.kill(agent_pid, signal.SIGKILL)  # stopped, it would keep its rank, and with it the whole job
+    return code
 
 
 class Conductor:
@@ -93,6 +96,8 @@ class Conductor:
         self._attempts: list[cluster.Attempt] = []
         self._notes: set[str] = set()
         self._table: dict[str, str] | None = None
+        #: Ranks whose agents did not answer, known at the end.
+        self.silent: set[int] = set()
 
     async def conduct(
         self, reception: Reception, listeners: Sequence[socket.socket], own: socket.socket
@@ -137,8 +142,11 @@ class Conductor:
         lost = len(self._nodes) < len(self._hosts) or any(node.lost for node in self._nodes.values())
         await asyncio.gather(*(node.leave(0) for rank, node in self._nodes.items() if rank != 0))
         if 0 in self._nodes:
-            await self._nodes[0].leave(code, limit_s=0.0, end_launcher=lost)
-        await asyncio.sleep(0)
+            await self._nodes[0].leave(code, end_launcher=lost)
+        for rank, node in self._nodes.items():
+            if node.silent:
+                self.silent.add(rank)
+                print(f"npb: the agent of rank {rank}: {node.lost}", file=sys.stderr, flush=True)
 
     # -- measuring -----------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ from npc.machine.command import exit_words
 ANSWER_S: Final = 10.0
 #: Who connects has this long to prove that he is an agent of this launch.
 ADMITTED_S: Final = 5.0
+#: An agent that was told to leave ends its tools and closes its connection within this time.
+LEAVES_S: Final = 5.0
 
 
 #: What a node saw around a tool: `npc.machine.around.Seen`, None where nobody looked.
@@ -88,6 +90,8 @@ class Node:
         self._replies: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         self._running: dict[int, asyncio.Future[Ended]] = {}
         self.lost: str | None = None
+        #: Whether it was lost because it did not answer: its processes may still be there.
+        self.silent = False
         #: Whether it looks around a tool (`npc.machine.around`).
         self.watch = False
 
@@ -170,14 +174,16 @@ class Node:
         try:
             return await asyncio.wait_for(asyncio.shield(tool.ended), ANSWER_S)
         except asyncio.TimeoutError:
-            raise self._lose(f"did not end {tool.argv[0]}") from None
+            raise self._lose_silent(f"did not end {tool.argv[0]} within {ANSWER_S:g} s") from None
 
-    async def leave(self, exit_code: int, limit_s: float = 2.0, end_launcher: bool = False) -> None:
+    async def leave(self, exit_code: int, end_launcher: bool = False) -> None:
         """Have the agent end, and wait for it; `end_launcher` as in `npb.rank`."""
         if self.lost is None:
             self._send({"do": "bye", "exit": exit_code, "end_launcher": end_launcher})
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._stream.closed.wait(), limit_s)
+            try:
+                await asyncio.wait_for(self._stream.closed.wait(), LEAVES_S)
+            except asyncio.TimeoutError:
+                self._lose_silent(f"did not end within {LEAVES_S:g} s")
 
     def _expect_end(self) -> tuple[int, asyncio.Future[Ended]]:
         """The number of a tool that will be started, and its end."""
@@ -198,7 +204,7 @@ class Node:
         try:
             return await asyncio.wait_for(future, limit_s)
         except asyncio.TimeoutError:
-            raise self._lose(f"no answer within {limit_s:g} s") from None
+            raise self._lose_silent(f"no answer within {limit_s:g} s") from None
         finally:
             self._replies.pop(number, None)
 
@@ -219,6 +225,10 @@ class Node:
                 ended.set_result(Ended(**told, out=out, err=err))
         elif event == "interrupted":
             interrupted(message["signal"])
+
+    def _lose_silent(self, why: str) -> HostLost:
+        self.silent = self.lost is None
+        return self._lose(why)
 
     def _lose(self, why: str) -> HostLost:
         if self.lost is None:

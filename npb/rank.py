@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from npb import addresses, agent, interfaces, placement
 from npb.interfaces import HostView
 from npb.messages import Decoder, encode
-from npb.processes import adopt_orphans, ancestors, end_descendants, signal_each
+from npb.processes import adopt_orphans, ancestors, descendants, end_descendants, signal_each
 from npc.machine.processes import RANK, RANKS, told
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 USAGE: Final = 2
 INTERNAL: Final = 1
+#: An agent that ends the run for the coordinator has this much more time to end its tools.
+AGENT_LATE_S: Final = 10.0
 
 #: What a user starts, as opposed to the daemons that it starts on other nodes.
 _FRONT_ENDS: Final = ("mpirun", "orterun", "mpirun.openmpi", "mpiexec", "mpiexec.openmpi", "prterun")
@@ -58,13 +60,40 @@ def run(options: argparse.Namespace) -> int:
         end_descendants(grace_s=1.0)
         return USAGE
     for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda number, _: signal_each([agent_pid], number))
-    reply = _receive(ours)
+        signal.signal(signum, lambda number, _: _ask_to_end(agent_pid, number))
+    in_time = _await_agent(ours, agent_pid, options.total_timeout)
+    reply = _receive(ours) if in_time else None
     # The agent has ended its tools before it answers; without an answer it was killed, and we sweep.
     end_descendants(grace_s=0.0 if reply else 1.5)
+    if not in_time:
+        return agent.LIMIT_REACHED
     if reply and reply.get("end_launcher"):
         _end_launcher(rank_pid)
     return int(reply["exit"]) if reply else INTERNAL
+
+
+def _ask_to_end(agent_pid: int, signum: int) -> None:
+    """Send the agent a signal. What was stopped (SIGSTOP) is woken up: it could not end otherwise."""
+    signal_each([agent_pid], signum)
+    signal_each(descendants(os.getpid()), signal.SIGCONT)
+
+
+def _await_agent(from_agent: socket.socket, agent_pid: int, limit_s: float | None) -> bool:
+    """Sleep until the agent answers or is gone. False when it does neither although the limit of the whole
+    run is long over: it is killed then, and named."""
+    if limit_s is None:
+        return True
+    limit_s += agent.LATE_S + AGENT_LATE_S
+    if select.select([from_agent], [], [], limit_s)[0]:
+        return True
+    print(
+        f"npb: {socket.gethostname()}: the agent (process {agent_pid}) did not answer, "
+        f"{agent.LATE_S + AGENT_LATE_S:g} s after --total-timeout; it was killed",
+        file=sys.stderr,
+        flush=True,
+    )
+    signal_each(descendants(os.getpid()), signal.SIGKILL)
+    return False
 
 
 def _end_launcher(rank_pid: int) -> None:
@@ -186,10 +215,12 @@ def _agent_process(
             print(f"npb: {socket.gethostname()}: {error}", file=sys.stderr, flush=True)
             _send(to_rank, {"exit": INTERNAL})
             return INTERNAL
-    code = node.serve(control, message["rank"])
+    code = node.serve(control, message["rank"], options.total_timeout)
     if node.coordinator_pid is not None:
+        control.close()  # for it, the end of this agent
         _await_end(node.coordinator_pid, limit_s=1.0)
     _send(to_rank, {"exit": code, "end_launcher": node.end_launcher})
+    _await_end_of_rank(to_rank, rank_pid)
     return 0
 
 
@@ -210,6 +241,18 @@ def _await_rank(
         )
     signal_each([rank_pid], signal.SIGKILL)
     return None
+
+
+def _await_end_of_rank(to_rank: socket.socket, rank_pid: int) -> None:
+    """The rank ends this process, too. One that does not, because it was stopped, is killed and named."""
+    if not select.select([to_rank], [], [], agent.RANK_END_S)[0]:
+        print(
+            f"npb: {socket.gethostname()}: the rank (process {rank_pid}) did not answer within "
+            f"{agent.RANK_END_S:g} s; it was killed",
+            file=sys.stderr,
+            flush=True,
+        )
+        signal_each([rank_pid], signal.SIGKILL)
 
 
 def _start_coordinator(

@@ -1,17 +1,20 @@
-"""mpirun is killed at any moment of npb's start: nothing of npb or of MPI stays.
+"""mpirun is killed at any moment, or one of npb's processes is stopped: the job ends all the same.
 
-A driver starts npb with a pause at one place, so that what is a matter of microseconds otherwise happens surely.
+A driver starts npb with a pause at one place, so that what happens within microseconds otherwise surely does.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.lab.npb_job import Job, free_port, listening_server, mpirun
+from tests.lab.npb_job import Job, ancestors_of, free_port, listening_server, mpirun
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +58,7 @@ PLACES = {
 }
 
 
-def start(tmp_path: Path, prepare: str, client: str = "sleep 100") -> Job:
+def start(tmp_path: Path, prepare: str, *options: str, launcher: Sequence[str] = ()) -> Job:
     """A job whose ranks execute `prepare` first."""
     from tests.paths import ROOT
 
@@ -64,8 +67,8 @@ def start(tmp_path: Path, prepare: str, client: str = "sleep 100") -> Job:
     (tmp_path / "places").mkdir()
     server = listening_server(free_port())
     return Job(command=[
-        mpirun(), "-np", "2", sys.executable, str(driver), str(tmp_path / "places"), prepare,
-        "--servercmd", server, "--clientcmd", client, "--parser", "raw", "--killserver",
+        mpirun(), "-np", "2", *launcher, sys.executable, str(driver), str(tmp_path / "places"), prepare,
+        "--servercmd", server, "--clientcmd", "sleep 100", "--parser", "raw", "--killserver", *options,
     ])  # fmt: skip
 
 
@@ -94,3 +97,46 @@ def test_nothing_outlives_a_launcher_that_was_killed_at_any_moment(tmp_path: Pat
             assert not job.left_behind(10), milliseconds
         finally:
             job.kill()
+
+
+@pytest.mark.parametrize(
+    ("victim", "silent"),
+    [
+        ("agent 0", "the agent of rank 0: lost "),
+        ("agent 1", "the agent of rank 1: lost "),
+        ("coordinator", "the coordinator on the first host did not answer"),
+        ("rank 0", "the rank (process {pid}) did not answer"),
+        ("rank 1", "the rank (process {pid}) did not answer"),
+        ("agent 0 and coordinator", "the agent (process {pid}) did not answer"),
+    ],
+)
+def test_the_limit_holds_although_a_process_of_npb_was_stopped(
+    tmp_path: Path, victim: str, silent: str
+) -> None:
+    """Of the first agent and the coordinator only their rank is left to see it, where mpirun waits for it."""
+    sooner = "import npb.agent, npb.nodes, npb.rank; npb.nodes.ANSWER_S = npb.nodes.LEAVES_S = 4; "
+    if "coordinator" in victim:
+        sooner += "npb.agent.LATE_S = npb.rank.AGENT_LATE_S = 1"
+    patient = ("--mca", "orte_abort_on_non_zero_status", "0") if " and " in victim else ()
+    job = start(tmp_path, sooner, "--total-timeout", "2", launcher=patient)
+    try:
+        client, server = job.await_process("sleep 100"), job.await_process("listening")
+        (agent, rank, *_), (other_agent, other_rank, *_) = ancestors_of(server), ancestors_of(client)
+        (coordinator,) = {pid for pid in job.processes() if next(ancestors_of(pid)) == agent} - {server}
+        stopped = {
+            "agent 0": (agent,),
+            "agent 1": (other_agent,),
+            "coordinator": (coordinator,),
+            "rank 0": (rank,),
+            "rank 1": (other_rank,),
+            "agent 0 and coordinator": (agent, coordinator),
+        }[victim]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        ended = job.wait(30)
+        assert ended.returncode != 0 or patient, "mpirun's own then"
+        assert silent.format(pid=stopped[0]) in ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert not job.left_behind(10)
+    finally:
+        job.kill()

@@ -18,12 +18,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from npb import interfaces, placement, readiness
-from npb.children import NOT_FOUND, Child
+from npb.children import NOT_FOUND, Child, OutputPart
 from npb.messages import BadMessage, Decoder, encode
 from npb.processes import UNKILLABLE_S, adopt_orphans, descendants, reap, signal_each
 from npc.machine import sysfs
@@ -47,6 +49,8 @@ LATE_S: Final = 30.0
 RANK_END_S: Final = 3.0
 #: The exit code where the run's limit was reached, as of `npb.launch_result.Blame`.
 LIMIT_REACHED: Final = 5
+#: Pieces of output that are sent before the agent looks for what else has happened.
+_PIECES_AT_ONCE: Final = 16
 #: Readiness is looked for this often at first, and at least this often at last.
 READY_POLL_S: Final = (0.001, 0.02)
 
@@ -79,6 +83,8 @@ class Agent:
         self._timers = sched.scheduler(time.monotonic)
         self._control: socket.socket | None = None
         self._decoder = Decoder()
+        #: What is to be said, one iterator a message: an output is only read when it can be sent.
+        self._waiting: deque[Iterator[bytes]] = deque()
         self._outbox = bytearray()
         self._tool: Child | None = None
         self._role = ""
@@ -173,28 +179,42 @@ class Agent:
 
     # -- the coordinator -----------------------------------------------------------------------------
 
-    def _send(self, message: Mapping[str, Any], payload: bytes = b"") -> None:
+    def _send(self, message: Mapping[str, Any], before: Iterable[bytes] = ()) -> None:
+        """Send a message. before: messages that come before it, made when they are sent."""
         if self._control:
-            self._outbox += encode(message, payload)
+            self._waiting.append(chain(before, [encode(message)]))
             self._flush()
 
     def _flush(self) -> None:
+        """Send what the coordinator takes without waiting, and no more than a few pieces: signals and ends
+        are not to wait for a long output."""
         assert self._control
         try:
-            while self._outbox:
+            for _ in range(_PIECES_AT_ONCE):
+                if not self._outbox and not self._next_piece():
+                    break
                 del self._outbox[: self._control.send(self._outbox)]
         except BlockingIOError:
             pass
         except OSError:
             self._on_coordinator_lost()
             return
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox else 0)
+        more = self._outbox or self._waiting
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if more else 0)
         self._selector.modify(self._control, events, self._on_control)
+
+    def _next_piece(self) -> bool:
+        while self._waiting:
+            for piece in self._waiting[0]:
+                self._outbox += piece
+                return True
+            self._waiting.popleft()
+        return False
 
     def _on_control(self) -> None:
         if not self._control:
             return
-        if self._outbox:
+        if self._outbox or self._waiting:
             self._flush()
         try:
             while self._control:
@@ -327,18 +347,18 @@ class Agent:
         code = -signal.SIGKILL if tool.exit_code is None else tool.exit_code
         how = {"exit": code, "seconds": tool.seconds, "timed_out": tool.timed_out}
         self._report(tool, event="ended", n=self._tool_id, **how)
-        tool.close()
         self._check_left()
 
     def _report(self, tool: Child | None, **message: Any) -> None:
-        """Send a message with what the tool has printed since, the datagrams received here, and, since the
-        last message, what was seen here around the tool."""
-        out, err = tool.new_output() if tool else (b"", b"")
-        message |= {"out": len(out), "datagrams": readiness.datagrams_received(), "seen": None}
+        """Send a message, before it what the tool has printed since the last one, with the datagrams received
+        here, and what was seen here around the tool meanwhile."""
+        parts = tool.new_output() if tool else []
+        message |= {"tool": self._tool_id, "printed": {part.stream: part.printed for part in parts}}
+        message |= {"datagrams": readiness.datagrams_received(), "seen": None}
         if self._around:
             message["seen"] = self._around.seen(own=self._tool_processes())
             self._around = _watch() if self._tool else None
-        self._send(message, out + err)
+        self._send(message, _pieces(tool, self._tool_id, parts, last=not self._tool) if tool else ())
 
     # -- leaving -------------------------------------------------------------------------------------
 
@@ -355,6 +375,15 @@ class Agent:
     def _check_left(self) -> None:
         if self._leaving is not None and not self._tool:
             self.exit_code = self._leaving
+
+
+def _pieces(tool: Child, tool_id: int, parts: Sequence[OutputPart], last: bool) -> Iterator[bytes]:
+    """Messages with what a tool printed, which is forgotten behind the last one."""
+    for part in parts:
+        for data in tool.read(part):
+            yield encode({"event": "output", "n": tool_id, "stream": part.stream}, data)
+    if last:
+        tool.close()
 
 
 def _watch() -> Around:

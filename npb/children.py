@@ -1,8 +1,8 @@
 """Children: a tool's process, started so that it runs as it would by hand, and its output.
 
 The agent forks it directly: the agent is small and knows nothing of MPI, so a fork costs a millisecond
-and copies no registered memory. Output goes straight into anonymous files in memory: no pipe to drain
-while the tool measures, no byte changed.
+and copies no registered memory. Output goes straight into unnamed files: no pipe to drain while the tool
+measures, no byte changed, and no memory taken by a tool that prints much.
 """
 
 from __future__ import annotations
@@ -11,15 +11,27 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, NamedTuple
 
+from npb.messages import MAX_PAYLOAD_BYTES
 from npc.machine.processes import die_with_parent
 
-#: More than this of one stream is not kept: it would fill the node's memory and the control connection.
+#: Of a stream this much is sent at most, from one message about the tool to the next: more would fill the
+#: control connection and the disk of who keeps it.
 MAX_OUTPUT_BYTES: Final = 256 * 2**20
 #: How the words end that say of a program that this node does not have it.
 NOT_FOUND: Final = "not found in PATH"
+
+
+class OutputPart(NamedTuple):
+    """A part of what a tool printed. stream: ``out`` or ``err``; start, size: bytes of it that are kept;
+    printed: bytes of it that there are."""
+
+    stream: str
+    start: int
+    size: int
+    printed: int
 
 
 class Child:
@@ -27,15 +39,14 @@ class Child:
 
     def __init__(self, argv: Sequence[str], cpus: Collection[int]) -> None:
         """Execute `argv` on `cpus`. Raises OSError as of execve(2)."""
-        self.out = os.memfd_create("out")
-        self.err = os.memfd_create("err")
-        self._sent = {self.out: 0, self.err: 0}
+        self._files = {"out": _unnamed_file(), "err": _unnamed_file()}
+        self._reported = dict.fromkeys(self._files, 0)
         self.exit_code: int | None = None
         self.seconds = 0.0
         self.timed_out = False
         self._started = time.monotonic()
         try:
-            self.pid = _fork_and_execute(argv, cpus, self.out, self.err)
+            self.pid = _fork_and_execute(argv, cpus, *self._files.values())
         except OSError:
             self.close()
             raise
@@ -49,21 +60,39 @@ class Child:
         self.exit_code = exit_code
         self.seconds = time.monotonic() - self._started
 
-    def new_output(self) -> tuple[bytes, bytes]:
-        """What was printed on stdout and stderr since the last call."""
-        return self._new(self.out), self._new(self.err)
+    def new_output(self) -> list[OutputPart]:
+        """What was printed since the last call."""
+        parts = []
+        for stream, file in self._files.items():
+            start, end = self._reported[stream], os.fstat(file).st_size
+            printed = max(0, end - start)
+            parts.append(OutputPart(stream, start, min(printed, MAX_OUTPUT_BYTES), printed))
+            self._reported[stream] = start + printed
+        return parts
+
+    def read(self, part: OutputPart) -> Iterator[bytes]:
+        """A part of the output, in pieces of `MAX_PAYLOAD_BYTES` at most. Raises OSError."""
+        for offset in range(0, part.size, MAX_PAYLOAD_BYTES):
+            size = min(MAX_PAYLOAD_BYTES, part.size - offset)
+            yield os.pread(self._files[part.stream], size, part.start + offset)
 
     def close(self) -> None:
         """Forget the output."""
-        os.close(self.out)
-        os.close(self.err)
+        for file in self._files.values():
+            os.close(file)
 
-    def _new(self, stream: int) -> bytes:
-        start = self._sent[stream]
-        size = min(os.fstat(stream).st_size, MAX_OUTPUT_BYTES) - start
-        data = os.pread(stream, size, start) if size > 0 else b""
-        self._sent[stream] = start + len(data)
-        return data
+
+def _unnamed_file() -> int:
+    """A file that ends with who has it open: on the node's disk, or in memory where that takes none."""
+    folder = os.environ.get("TMPDIR") or "/tmp"
+    with contextlib.suppress(OSError):
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    with contextlib.suppress(OSError):  # a file system without unnamed files
+        name = f"{folder}/npb-{os.urandom(16).hex()}"
+        file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        os.unlink(name)  # noqa: PTH108  pathlib is not needed on every node
+        return file
+    return os.memfd_create("output")
 
 
 def _fork_and_execute(argv: Sequence[str], cpus: Collection[int], out: int, err: int) -> int:

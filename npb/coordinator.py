@@ -283,6 +283,8 @@ class Conductor:
             raise
         if number is not None:
             self._results.add_server_output(number, output)
+            if output.cut:
+                print(f"npb: the server's last {output.cut}", file=sys.stderr)
         if measurement.note and measurement.note not in self._notes:
             self._notes.add(measurement.note)
             print(f"npb: {measurement.note}", file=sys.stderr)
@@ -404,6 +406,7 @@ class Conductor:
             with contextlib.suppress(BrokenPipeError):
                 self._results.show(self._options.format)
                 self._judge()
+            self._results.remove_needless()
             if kept and not self._options.output:
                 print(f"npb: a step failed; everything is kept in {kept}", file=sys.stderr, flush=True)
         if self._signal:

@@ -14,10 +14,12 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from npb.nodes import Ended, ending
+from npb.output import READ_BYTES, Output
 from npc.machine.command import last_line
 from npc.records.launch import command_of, tool_of
 from npc.records.reading import Reading
 from npc.records.record import OK
+from npc.records.units import format_size
 
 RAW: Final = "raw"
 
@@ -56,20 +58,21 @@ def parser_of(argv: Sequence[str], known: Sequence[str]) -> str:
 
 def judge(parser: str, argv: Sequence[str], client: Ended, datagrams: int) -> LaunchResult:
     """The result of a client whose server lived. `datagrams`: UDP datagrams its host received meanwhile."""
-    readings = read(parser, argv, client.out, client.err)
+    readings = read(parser, argv, client.output)
     if client.timed_out:
         return LaunchResult(f"timeout: {tool_of(argv)} still ran after its limit", Blame.TIME, readings)
     if client.exit != 0:
         status = (
-            _unavailable(readings)
-            or f"failed: {how_it_ended(tool_of(argv), client.exit, client.out, client.err)}"
+            _unavailable(readings) or f"failed: {how_it_ended(tool_of(argv), client.exit, client.output)}"
         )
         return LaunchResult(status, Blame.CLIENT, readings)
     bad = next((reading.status for reading in readings if reading.status != OK), None)
     if bad is not None:
         return LaunchResult(bad, Blame.CLIENT, readings)
     if parser != RAW and not readings and not _only_quits(argv):
-        reason = _last_printed(client.out, client.err) or "it printed nothing"
+        reason = _last_printed(client.output) or "it printed nothing"
+        if client.output.too_long:
+            reason = f"it printed more than the {format_size(READ_BYTES)} in which numbers are looked for"
         return LaunchResult(f"failed: {tool_of(argv)} exited 0 without a result: {reason}", Blame.CLIENT)
     received = _received(argv, client, datagrams)
     if received is not None and received < _NOBODY_RECEIVED:
@@ -82,29 +85,39 @@ def judge(parser: str, argv: Sequence[str], client: Ended, datagrams: int) -> La
 
 def unavailable(parser: str, argv: Sequence[str], ended: Ended) -> str:
     """The status of a tool that its node cannot serve (no RDMA device); empty if it ended otherwise."""
-    return _unavailable(read(parser, argv, ended.out, ended.err))
+    return _unavailable(read(parser, argv, ended.output))
 
 
-def _last_printed(*streams: bytes) -> str:
-    """The last line that says something, of the last stream that has one, without colour codes."""
-    lines = (last_line(_COLOUR.sub("", stream.decode(errors="replace"))) for stream in reversed(streams))
+def cut(result: LaunchResult, output: Output, blame: Blame, where: str = "") -> LaunchResult:
+    """The result of a launch of which a tool's output is not whole: no ``ok``, whatever it was. blame: the
+    tool's side; where: words before those of the cut."""
+    if not output.cut:
+        return result
+    if result.status == OK:
+        return result._replace(status=f"failed: {where}{output.cut}", blame=blame)
+    return result._replace(status=f"{result.status}; {where}{output.cut}")
+
+
+def _last_printed(output: Output) -> str:
+    """The last line that says something, of stderr or else of stdout, without colour codes."""
+    lines = (last_line(_COLOUR.sub("", stream.end())) for stream in (output.err, output.out))
     return next(filter(None, lines), "")[:200]
 
 
-def how_it_ended(tool: str, exit_code: int, *streams: bytes) -> str:
+def how_it_ended(tool: str, exit_code: int, output: Output) -> str:
     """A tool's end in words, with the last line that it printed."""
-    said = _last_printed(*streams)
+    said = _last_printed(output)
     return f"{tool} {ending(exit_code)}" + (f": {said}" if said else "")
 
 
-def read(parser: str, argv: Sequence[str], out: bytes, err: bytes) -> tuple[Reading, ...]:
-    """What the parser reads in stdout with stderr behind it, as ``npc collect`` will; nothing without one."""
+def read(parser: str, argv: Sequence[str], output: Output) -> tuple[Reading, ...]:
+    """What the parser reads in stdout with stderr behind it, as ``npc collect`` will; nothing without one or
+    in what is too long."""
     import parsers
 
-    if parser not in parsers.names():
+    if parser not in parsers.names() or output.too_long:
         return ()
-    text = parsers.joined(out.decode(errors="replace"), err.decode(errors="replace"))
-    return tuple(parsers.parse(parser, text, argv))
+    return tuple(parsers.parse(parser, parsers.joined(output.out.text(), output.err.text()), argv))
 
 
 def _unavailable(readings: Sequence[Reading]) -> str:
@@ -121,7 +134,7 @@ def _received(argv: Sequence[str], client: Ended, datagrams: int) -> float | Non
 
     A bound from above: other datagrams to that host count as well. None for every other test.
     """
-    sent = _SENT.search(client.out.decode(errors="replace")) if tool_of(argv) == "sockperf" else None
+    sent = _SENT.search(client.output.out.text()) if tool_of(argv) == "sockperf" else None
     if not sent or "--tcp" in argv or int(sent[1]) == 0:
         return None
     return min(1.0, datagrams / int(sent[1]))

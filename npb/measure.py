@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from npb import addresses
-from npb.launch_result import Blame, LaunchResult, how_it_ended, judge, unavailable
+from npb.launch_result import Blame, LaunchResult, cut, how_it_ended, judge, unavailable
 from npb.nodes import CannotRun, Ended, HostLost, Node, Running, Seen
+from npb.output import Output
 from npb.sweep import SweepStep
 from npc.machine.around import join
 from npc.records.launch import now, tool_of
@@ -39,8 +40,8 @@ _STOP_SIGNALS: Final = {"sockperf": signal.SIGINT}
 class Outcome:
     """A finished step.
 
-    client: how its client ended, None if it never started. server_output: what the server printed meanwhile
-    on stdout and stderr. seen: around it, by field of its launch.
+    client: how its client ended, None if it never started. server_output: what the server printed meanwhile.
+    seen: around it, by field of its launch.
     """
 
     step: SweepStep
@@ -49,7 +50,7 @@ class Outcome:
     result: LaunchResult
     seconds: float = 0.0
     client: Ended | None = None
-    server_output: tuple[bytes, bytes] = (b"", b"")
+    server_output: Output = field(default_factory=Output.of)
     placement: dict[str, str] = field(default_factory=dict)
     seen: dict[str, Any] = field(default_factory=dict)
 
@@ -88,7 +89,7 @@ class PairMeasurement:
         self._options = options
         self._server: Running | None = None
         self._client_running: Running | None = None
-        self._server_output = (b"", b"")
+        self._server_output = Output.of()
         self._datagrams = 0
         self._server_seen: Seen = None
         self._one_shot: bool | None = None
@@ -104,7 +105,7 @@ class PairMeasurement:
         if self._interface:
             outcome.placement[INTERFACE] = self._interface
         began = time.monotonic()
-        self._server_output = (b"", b"")
+        self._server_output = Output.of()
         try:
             await self._ready_server(server_argv)
             assert self._server
@@ -124,11 +125,15 @@ class PairMeasurement:
             await self.abort()
         outcome.seconds = outcome.client.seconds if outcome.client else time.monotonic() - began
         outcome.server_output = self._server_output
+        if outcome.client:
+            outcome.result = cut(outcome.result, outcome.client.output, Blame.CLIENT)
+        server = f"server on {self._server_node.name}: "
+        outcome.result = cut(outcome.result, outcome.server_output, Blame.SERVER, server)
         return outcome
 
-    async def finish(self) -> tuple[bytes, bytes]:
+    async def finish(self) -> Output:
         """End the server; what it printed at last."""
-        self._server_output = (b"", b"")
+        self._server_output = Output.of()
         with contextlib.suppress(HostLost):
             if self._server and not self._options.killserver and not self._server.ended.done():
                 await self._await_server_end(SERVER_END_S)
@@ -156,7 +161,7 @@ class PairMeasurement:
         """A server with this command line that listens; the running one, if it still does."""
         if self._server and (self._server.argv != argv or self._server.ended.done()):
             await self._stop_server()
-            self._server_output = (b"", b"")
+            self._server_output = Output.of()
         if self._server is None:
             options = self._options
             self._server = await self._server_node.start_server(
@@ -178,8 +183,7 @@ class PairMeasurement:
 
     def _take_output(self, ended: Ended, of_server: bool) -> None:
         if of_server:
-            out, err = self._server_output
-            self._server_output = (out + ended.out, err + ended.err)
+            self._server_output.add(ended.output)
 
     # -- the client ----------------------------------------------------------------------------------
 
@@ -230,8 +234,8 @@ class PairMeasurement:
                 await self._await_server_end(LEARN_S)
                 self._one_shot = server.ended.done()
         if not server.ended.done():
-            out, err, total, self._server_seen = await self._server_node.state()
-            self._server_output = (self._server_output[0] + out, self._server_output[1] + err)
+            output, total, self._server_seen = await self._server_node.state()
+            self._server_output.add(output)
             received, self._datagrams = total - self._datagrams, total
         if not server.ended.done():
             await self._after_step()
@@ -242,7 +246,7 @@ class PairMeasurement:
         received = ended.datagrams - self._datagrams
         if ended.exit == 0:
             return received, ""
-        return received, how_it_ended(tool_of(server.argv), ended.exit, *self._server_output)
+        return received, how_it_ended(tool_of(server.argv), ended.exit, self._server_output)
 
     async def _after_step(self) -> None:
         """A server for one client must not meet the next one."""

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 #: A line longer than this is not ours; command lines and address lists stay far below.
 MAX_LINE_BYTES: Final = 8 * 2**20
+#: A tool's output goes in pieces of this size at most, so that neither side holds much of it in memory.
+MAX_PAYLOAD_BYTES: Final = 2**18
 
 
 class BadMessage(ValueError):
@@ -53,9 +55,10 @@ class Decoder:
 
 def _parse(line: bytes) -> dict[str, Any]:
     try:
-        message = json.loads(line)
+        message: dict[str, Any] = json.loads(line)
     except (ValueError, RecursionError):
         raise BadMessage(f"not JSON: {line[:80]!r}") from None
-    if not isinstance(message, dict) or not isinstance(message.get("payload"), int) or message["payload"] < 0:
+    size = message.get("payload") if isinstance(message, dict) else None
+    if not isinstance(size, int) or not 0 <= size <= MAX_PAYLOAD_BYTES:
         raise BadMessage(f"not a message: {line[:80]!r}")
     return message

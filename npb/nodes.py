@@ -7,17 +7,21 @@ import contextlib
 import itertools
 import signal
 import socket
+import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from npb.agent import GRACE_S, tune
 from npb.children import NOT_FOUND
 from npb.handshake import admits
 from npb.interfaces import HostView
 from npb.messages import BadMessage, Decoder, encode
+from npb.output import Output
 from npc.machine.command import exit_words
 
+_T = TypeVar("_T")
 #: An agent answers a question within this time, or its host is as good as cut off.
 ANSWER_S: Final = 10.0
 #: Who connects has this long to prove that he is an agent of this launch.
@@ -60,8 +64,7 @@ class Ended:
     exit: int
     seconds: float
     timed_out: bool
-    out: bytes
-    err: bytes
+    output: Output
     datagrams: int
     seen: Seen = None
 
@@ -87,8 +90,11 @@ class Node:
         self.port = port
         self._stream = stream
         self._numbers = itertools.count(1)
-        self._replies: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
+        self._replies: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._running: dict[int, asyncio.Future[Ended]] = {}
+        #: By tool, what it printed and nobody has asked for yet.
+        self._printed: defaultdict[int, Output] = defaultdict(Output.of)
+        self._heard_s = 0.0
         self.lost: str | None = None
         #: Whether it was lost because it did not answer: its processes may still be there.
         self.silent = False
@@ -105,7 +111,9 @@ class Node:
         why = "its connection ended"
         try:
             while True:
-                for message, payload in await self._stream.receive():
+                messages = await self._stream.receive()
+                self._heard_s = time.monotonic()
+                for message, payload in messages:
                     self._take(message, payload, interrupted)
         except BadMessage as error:
             why = str(error)
@@ -133,7 +141,7 @@ class Node:
                 ended = running.result()
                 said = f"{argv[0]} {ending(ended.exit)} before it listened{_last_lines(ended)}"
                 raise CannotRun(said, ended)
-            message, _ = await reply
+            message = await reply
         finally:
             reply.cancel()
         if "error" in message:
@@ -148,22 +156,21 @@ class Node:
         """Start a client, which ends or is ended after `timeout_s`. Raises `CannotRun`, `HostLost`."""
         number, running = self._expect_end()
         how: dict[str, Any] = {"role": "client", "argv": argv, "cpus": sorted(cpus), "timeout_s": timeout_s}
-        message, _ = await self._ask("start", number, **how, watch=self.watch)
+        message = await self._ask("start", number, **how, watch=self.watch)
         if "error" in message:
             self._running.pop(number, None)
             raise CannotRun(message["error"])
         return Running(tuple(argv), message["cpus"], message["datagrams"], running)
 
-    async def state(self) -> tuple[bytes, bytes, int, Seen]:
-        """New stdout and stderr of the tool, the UDP datagrams that its host has received in all, and what
-        was seen there since it was asked last."""
-        message, payload = await self._ask("state", next(self._numbers))
-        out, err = payload[: message["out"]], payload[message["out"] :]
-        return out, err, message["datagrams"], message["seen"]
+    async def state(self) -> tuple[Output, int, Seen]:
+        """New output of the tool, the UDP datagrams that its host has received in all, and what was seen
+        there since it was asked last."""
+        message = await self._ask("state", next(self._numbers))
+        return self._take_output(message), message["datagrams"], message["seen"]
 
     async def look_up(self, names: Sequence[str]) -> dict[str, list[str]]:
         """Addresses of names as this host resolves them."""
-        message, _ = await self._ask("look up", next(self._numbers), limit_s=30.0, names=names)
+        message = await self._ask("look up", next(self._numbers), limit_s=30.0, names=names)
         found: dict[str, list[str]] = message["found"]
         return found
 
@@ -172,7 +179,7 @@ class Node:
         if not tool.ended.done():
             self._send({"do": "stop", "signal": int(signum), "grace_s": GRACE_S})
         try:
-            return await asyncio.wait_for(asyncio.shield(tool.ended), ANSWER_S)
+            return await self._answer(tool.ended, ANSWER_S)
         except asyncio.TimeoutError:
             raise self._lose_silent(f"did not end {tool.argv[0]} within {ANSWER_S:g} s") from None
 
@@ -193,20 +200,29 @@ class Node:
         self._running[number] = future
         return number, future
 
-    async def _ask(
-        self, do: str, number: int, limit_s: float = ANSWER_S, **fields: Any
-    ) -> tuple[dict[str, Any], bytes]:
+    async def _ask(self, do: str, number: int, limit_s: float = ANSWER_S, **fields: Any) -> dict[str, Any]:
         if self.lost is not None:
             raise HostLost(self.lost)
-        future: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._replies[number] = future
         self._send({"do": do, "n": number, **fields})
         try:
-            return await asyncio.wait_for(future, limit_s)
+            return await self._answer(future, limit_s)
         except asyncio.TimeoutError:
             raise self._lose_silent(f"no answer within {limit_s:g} s") from None
         finally:
             self._replies.pop(number, None)
+
+    async def _answer(self, future: asyncio.Future[_T], limit_s: float) -> _T:
+        """What an agent answers within the limit, counted from the last that was heard: a long output takes
+        its time on a slow network. Raises asyncio.TimeoutError."""
+        while True:
+            asked_s = time.monotonic()
+            try:
+                return await asyncio.wait_for(asyncio.shield(future), limit_s)
+            except asyncio.TimeoutError:
+                if self._heard_s < asked_s:
+                    raise
 
     def _send(self, message: dict[str, Any]) -> None:
         self._stream.send(encode(message))
@@ -216,15 +232,24 @@ class Node:
         if event == "reply":
             reply = self._replies.get(message["n"])
             if reply and not reply.done():
-                reply.set_result((message, payload))
+                reply.set_result(message)
+        elif event == "output":
+            getattr(self._printed[message["n"]], message["stream"]).add(payload)
         elif event == "ended":
             ended = self._running.pop(message["n"], None)
+            output = self._take_output(message)
             if ended and not ended.done():
-                out, err = payload[: message["out"]], payload[message["out"] :]
                 told = {key: message[key] for key in ("exit", "seconds", "timed_out", "datagrams", "seen")}
-                ended.set_result(Ended(**told, out=out, err=err))
+                ended.set_result(Ended(**told, output=output))
         elif event == "interrupted":
             interrupted(message["signal"])
+
+    def _take_output(self, message: dict[str, Any]) -> Output:
+        """What a tool has printed before this message about it."""
+        output = self._printed.pop(message["tool"], None) or Output.of()
+        for stream, printed in message["printed"].items():
+            getattr(output, stream).printed = printed
+        return output
 
     def _lose_silent(self, why: str) -> HostLost:
         self.silent = self.lost is None
@@ -329,6 +354,6 @@ def ending(exit_code: int) -> str:
 
 
 def _last_lines(ended: Ended) -> str:
-    printed = (ended.out + b"\n" + ended.err).decode(errors="replace")
+    printed = "\n".join(stream.end() for stream in ended.output)
     lines = list(filter(str.strip, printed.splitlines()))
     return ": " + " | ".join(lines[-5:]) if lines else " and printed nothing"

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from npb.launch_result import Blame, read
+from npb.launch_result import Blame, LaunchResult, read
 from npb.measure import Outcome
-from npb.nodes import Ended
+from npb.output import Output, Stream
 from npc.files import naming, no_link
 from npc.records.build import Origin, records_of
 from npc.records.launch import RAW, Launch, LaunchLog, batch_job
@@ -25,6 +26,8 @@ from npc.statistics.medians import summarise
 
 #: A table is for reading; all pairs of a cluster are for a file.
 MAX_ROWS: Final = 100
+#: Of each file of a client's output that is shown in a table's place.
+_SHOWN_CHARACTERS: Final = 100_000
 
 
 class Results:
@@ -45,17 +48,17 @@ class Results:
         self._origin = Origin(platform, benchmark, self.folder.resolve().name, batch_job())
         self.records: list[Record] = []
         self.launches: list[Launch] = []
-        self.outcomes: list[Outcome] = []
+        self._results: list[LaunchResult] = []
         self._contradicted: set[str] = set()
 
     def add(self, outcome: Outcome, hosts: Sequence[str], extra: Mapping[str, str]) -> int:
         """Write one outcome; returns its number."""
         number = len(self.launches)
         raw = f"{RAW}/{number:04d}.out"
-        out, err = (outcome.client.out, outcome.client.err) if outcome.client else (b"", b"")
-        with naming(self.folder / raw), (self.folder / raw).open("xb") as stream:
-            stream.write(out)
-        self._append(number, "err", err)
+        output = outcome.client.output if outcome.client else Output.of()
+        with naming(self.folder / raw), (self.folder / raw).open("xb") as file:
+            file.writelines(output.out.chunks())
+        self._append(number, "err", output.err)
         self.add_server_output(number, outcome.server_output)
         result = outcome.result
         params = {**outcome.step.values, **outcome.placement, **extra}
@@ -77,45 +80,48 @@ class Results:
         )
         self._log.append(launch)
         self.launches.append(launch)
-        self.outcomes.append(outcome)
+        self._results.append(result)
         if result.readings or result.status != OK:  # a tool without a parser has no records
-            readings = result.readings or read(self._tool, outcome.argv, out, err)
+            readings = result.readings or read(self._tool, outcome.argv, output)
             self.records += records_of(launch, readings, self._origin, raw)
         return number
 
-    def add_server_output(self, number: int, output: tuple[bytes, bytes]) -> None:
+    def add_server_output(self, number: int, output: Output) -> None:
         """What the server of launch `number` printed, in its time or at its end."""
-        self._append(number, "server.out", output[0])
-        self._append(number, "server.err", output[1])
+        self._append(number, "server.out", output.out)
+        self._append(number, "server.err", output.err)
 
-    def _append(self, number: int, suffix: str, data: bytes) -> None:
-        if data:
+    def _append(self, number: int, suffix: str, stream: Stream) -> None:
+        if stream.size:
             path = self.folder / f"{RAW}/{number:04d}.{suffix}"
-            with naming(path), open(path, "ab", opener=no_link) as stream:
-                stream.write(data)
+            with naming(path), open(path, "ab", opener=no_link) as file:
+                file.writelines(stream.chunks())
 
     def close(self) -> str:
-        """Judge and write the records, and close; the place of what was kept, empty if nothing was."""
+        """Judge and write the records, and close; the place of what is kept, empty if nothing will be."""
         self._log.close()
         if self.records:
             self._contradicted = self._find_contradicted()
             self.records = self._judged()
-        if self._temporary and not any(blame is not Blame.NONE for blame in self.blames()):
-            import shutil  # 4 ms, and mostly not needed
-
-            shutil.rmtree(self.folder)
+        if self._is_needless():
             return ""
         save_csv(self.records, self.folder / RECORDS)
         return str(self.folder)
+
+    def remove_needless(self) -> None:
+        """Remove a temporary folder that nobody will look into; nothing can be shown after that."""
+        if self._is_needless():
+            shutil.rmtree(self.folder)
+
+    def _is_needless(self) -> bool:
+        return self._temporary and all(blame is Blame.NONE for blame in self.blames())
 
     def blames(self) -> list[Blame]:
         """Of each launch the side that its failure is laid to; that of the client where it ended well, but
         all its numbers are contradicted."""
         return [
-            Blame.CLIENT
-            if outcome.result.blame is Blame.NONE and launch.raw in self._contradicted
-            else outcome.result.blame
-            for launch, outcome in zip(self.launches, self.outcomes, strict=True)
+            Blame.CLIENT if result.blame is Blame.NONE and launch.raw in self._contradicted else result.blame
+            for launch, result in zip(self.launches, self._results, strict=True)
         ]
 
     def _find_contradicted(self) -> set[str]:
@@ -146,9 +152,11 @@ class Results:
             json.dump([to_row(record) for record in self.records], sys.stdout, indent=1)
             print()
         elif form == "raw":
-            for client in (outcome.client for outcome in self.outcomes if outcome.client):
-                sys.stdout.buffer.write(client.out)
-                sys.stderr.buffer.write(client.err)
+            for launch in self.launches:
+                for path, stream in zip(self._raw_files(launch), (sys.stdout, sys.stderr), strict=True):
+                    if path.exists():
+                        with path.open("rb") as file:
+                            shutil.copyfileobj(file, stream.buffer)
         else:
             self._print_table()
         sys.stdout.flush()
@@ -192,25 +200,32 @@ class Results:
                 print(_failure_line(launch))
         self._print_unread()
 
-    def _unread(self) -> list[Ended]:
-        """Clients that ended well and whose numbers nobody read."""
+    def _raw_files(self, launch: Launch) -> tuple[Path, Path]:
+        """Where its client's stdout and stderr are; the second is only there if something was printed."""
+        out = self.folder / launch.raw
+        return out, out.with_suffix(".err")
+
+    def _unread(self) -> list[Launch]:
+        """Those whose clients ended well and whose numbers nobody read."""
         return [
-            outcome.client
-            for outcome in self.outcomes
-            if outcome.client and outcome.result.status == OK and not outcome.result.readings
+            launch
+            for launch, result in zip(self.launches, self._results, strict=True)
+            if launch.exit is not None and result.status == OK and not result.readings
         ]
 
     def _print_unread(self) -> None:
-        """What they printed, as far as it is for reading."""
-        said = [
-            line
-            for client in self._unread()
-            for line in (client.out + client.err).decode(errors="replace").splitlines()
-        ]
+        """What their clients printed, as far as it is for reading."""
+        said: list[str] = []
+        for launch in self._unread():
+            for path in filter(Path.exists, self._raw_files(launch)):
+                with path.open(encoding="utf-8", errors="replace") as file:
+                    said += file.read(_SHOWN_CHARACTERS).splitlines()
+            if len(said) > MAX_ROWS:
+                break
         for line in said[:MAX_ROWS]:
             print(line)
         if len(said) > MAX_ROWS:
-            print(f"… {len(said) - MAX_ROWS} more lines: see --format raw, --output")
+            print("… more lines: see --format raw, --output")
 
     def _count_unread(self) -> None:
         if unread := len(self._unread()):

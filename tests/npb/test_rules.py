@@ -24,6 +24,7 @@ from npb.interfaces import Address, HostView
 from npb.launch_result import Blame, LaunchResult, judge, parser_of
 from npb.messages import BadMessage, Decoder, encode
 from npb.nodes import Ended
+from npb.output import Output
 from npb.schedule import schedule
 from npb.sweep import MAX_STEPS, BadRepeat, parse_repeat, plan
 from npc.machine.fabric import load
@@ -265,7 +266,7 @@ def test_hostname_is_replaced_where_it_is_a_word() -> None:
 
 
 def end(out: str = "", err: str = "", code: int = 0, timed_out: bool = False) -> Ended:
-    return Ended(code, 1.0, timed_out, out.encode(), err.encode(), 0)
+    return Ended(code, 1.0, timed_out, Output.of(out.encode(), err.encode()), 0)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import parsers
 from npb.launch_result import Blame, judge
 from npb.measure import Outcome
 from npb.nodes import Ended
+from npb.output import Output
 from npb.results import Results
 from npb.sweep import SweepStep
 from npc.records.record import Record, read_csv
@@ -36,7 +37,7 @@ def test_captured_outputs_give_the_same_records(tool: str, code: int, tmp_path: 
         header = path.read_text().partition("\n")[0]
         argv = tuple(parsers.split_command(header.removeprefix("#@ cmd:"))) or (tool,)
         text = text_of(tool, path.name).encode()
-        ended = Ended(code, 1.0, False, text, b"", 0)
+        ended = Ended(code, 1.0, False, Output.of(text), 0)
         step = SweepStep({SWEPT[tool]: "1024"}, (tool,), argv, number)
         outcome = Outcome(
             step, argv, "2026-11-21T08:00:00+00:00", judge(tool, argv, ended, 10**6), 1.0, ended,
@@ -58,7 +59,7 @@ def test_a_rate_of_udp_that_only_the_sender_counts(
     datagrams: int | None, arrived: float | None, blame: Blame, tmp_path: Path
 ) -> None:
     argv = ("sockperf", "throughput", "-i", "127.0.0.1")
-    ended = Ended(0, 1.0, False, text_of("sockperf", "udp_tp.txt").encode(), b"", 0)
+    ended = Ended(0, 1.0, False, Output.of(text_of("sockperf", "udp_tp.txt").encode()), 0)
     result = judge("sockperf", argv, ended, datagrams or 10**6)
     if datagrams is None:
         result = result._replace(received=None)
@@ -82,7 +83,7 @@ def test_what_others_used_meanwhile_is_no_failure_of_the_tool(tmp_path: Path) ->
     busy = {"cpu": {"threads": 2}, "load": {"busy": [{"name": "xhpl", "cores": 1.9}]}}
     (tmp_path / "environment.json").write_text(json.dumps(busy))
     argv = ("sockperf", "throughput", "--tcp", "-i", "127.0.0.1")
-    ended = Ended(0, 1.0, False, text_of("sockperf", "tcp_tp.txt").encode(), b"", 0)
+    ended = Ended(0, 1.0, False, Output.of(text_of("sockperf", "tcp_tp.txt").encode()), 0)
     results = Results(tmp_path / "launches", "sockperf", 1, 1, "fuchs", "sockperf")
     outcome = Outcome(
         SweepStep({}, ("sockperf",), argv), argv, "2026-11-21T08:00:00+00:00",

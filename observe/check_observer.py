@@ -55,7 +55,7 @@ def check(
     for number, (watched, _) in enumerate(turns(pairs, lot)):
         one = stem.with_name(f"{stem.name}-check-{number:02d}-{'with' if watched else 'without'}")
         words, what = (command, asked) if watched else (plain, quiet)
-        code = run(words, place, one, mpi and watched, what, keep=True, silent=True)
+        code = run(words, place, one, mpi and watched, what, keep=True, silent=True).code
         if code:
             raise Failed(code, f"run {number} of the check ended with {exit_words(code)}: {one}.err")
         ranks = one.with_name(f"{one.name}.{RANKS}")

@@ -203,7 +203,8 @@ def observe(
     Writes a folder of launches with the program's own output, the bytes through every node's ports, and
     MPI's own count; `npc roofline RUN FOLDER` puts the program under the ceilings.
 
-    Exit code: the program's own; 127 if it could not be started; 2 usage.
+    Exit code: the program's own (a signal that ended it ends npc observe as well); 127 if it could not be
+    started; 2 usage.
 
     \b
     npc observe -- mpirun -n 8 ./himeno 2 2 2
@@ -233,6 +234,7 @@ def observe(
     from observe.memory.asked import memory_settings
     from observe.memory.companion import VALGRIND
     from observe.mpi.asked import settings
+    from observe.output_copy import not_lost_silently, printing, say
     from observe.outputs import show
     from observe.overhead import read_budget
     from observe.papi import EVENT
@@ -250,6 +252,7 @@ def observe(
         profiling_library,
         run,
     )
+    from observe.unchanged import end_like, occupy_standard_descriptors
 
     companions: dict[str, Mapping[str, Any]] = {}
     try:
@@ -315,10 +318,12 @@ def observe(
         raise click.UsageError("--memory slows the program down: not below npc sample, which measures it")
     if inside and pairs:
         raise click.UsageError("--check-observer makes launches of its own: not below npc sample")
+    occupy_standard_descriptors()
     if inside:
-        code = run(command, place, Path(inside), mpi, asked, keep=False)
-        keep_observation(Path(inside), command, place, asked, {})
-        sys.exit(code)
+        end = run(command, place, Path(inside), mpi, asked, keep=False)
+        with not_lost_silently(Path(inside).parent):
+            keep_observation(Path(inside), command, place, asked, {}, end.notes)
+        end_like(end.code)
     of_report = "darshan" if report and report.endswith(DARSHAN) else ""
     tool = "" if memory else tool or of_report or PARSERS.get(Path(command[place]).name, "")
     folder = output or Path("observed")
@@ -330,40 +335,43 @@ def observe(
         raise click.ClickException(cannot_write(folder, error)) from None
     stem = (folder / RAW / "0000").absolute()
     started, before, began = now(), time.monotonic(), time.time()
-    code = run(watched_command, place, stem, mpi, asked, keep=True)
-    lasted = time.monotonic() - before
-    if report:
-        append_report(report, began, stem.with_suffix(".out"))
-    said = stem.with_suffix(".out").read_text(encoding="utf-8", errors="replace")
-    reported = reported_by(said, pattern, scale, duration, flop)
-    observation = keep_observation(stem, command, place, asked, reported, note or "")
-    status = OK if code == 0 else f"failed: {exit_words(code)}: {last_words(stem.with_suffix('.err'))}"
-    hosts = tuple(node.host for node in observation.nodes) or job_hosts()
-    raw = f"{RAW}/0000.out" if tool else f"{RAW}/0000.{OBSERVED}"
-    log.append(
-        Launch(
-            id=0, argv=command, started=started, seconds=lasted, exit=code, status=status,
-            params={"program": name or name_of(command[place:])}, nodes=len(hosts), hosts=hosts, raw=raw,
-        )
-    )  # fmt: skip
-    log.close()
-    if pairs and code == 0:
-        from observe.check_observer import Failed, check
+    end = run(watched_command, place, stem, mpi, asked, keep=True)
+    code, lasted = end.code, time.monotonic() - before
+    with not_lost_silently(folder):
+        if report:
+            append_report(report, began, stem.with_suffix(".out"))
+        said = stem.with_suffix(".out").read_text(encoding="utf-8", errors="replace")
+        reported = reported_by(said, pattern, scale, duration, flop)
+        notes = (*filter(None, [note]), *end.notes)
+        observation = keep_observation(stem, command, place, asked, reported, notes)
+        status = OK if code == 0 else f"failed: {exit_words(code)}: {last_words(stem.with_suffix('.err'))}"
+        hosts = tuple(node.host for node in observation.nodes) or job_hosts()
+        raw = f"{RAW}/0000.out" if tool else f"{RAW}/0000.{OBSERVED}"
+        log.append(
+            Launch(
+                id=0, argv=command, started=started, seconds=lasted, exit=code, status=status,
+                params={"program": name or name_of(command[place:])}, nodes=len(hosts), hosts=hosts, raw=raw,
+            )
+        )  # fmt: skip
+        log.close()
+        if pairs and code == 0:
+            from observe.check_observer import Failed, check
 
-        try:
-            measured = check(watched_command, plain_command, place, stem, mpi, asked, pairs)
-            observation = keep_measured(stem, observation, measured)
-        except Failed as error:
-            click.echo(f"npc observe: --check-observer: {error}", err=True)
-            code = error.code
-    from parsers.run.collect import collect_run
+            try:
+                measured = check(watched_command, plain_command, place, stem, mpi, asked, pairs)
+                observation = keep_measured(stem, observation, measured)
+            except Failed as error:
+                say(f"--check-observer: {error}")
+                code = error.code
+        from parsers.run.collect import collect_run
 
-    save_csv(collect_run(folder, platform), folder / RECORDS)
-    if as_json:
-        click.echo(stem.with_suffix(f".{OBSERVED}").read_text(encoding="utf-8"))
-    else:
-        silent = ["--flops"] if pattern and "flops" not in reported else []
-        if duration and "flops" in reported and "flop" not in reported:
-            silent.append("--seconds")
-        show(observation, folder, silent)
-    sys.exit(code)
+        save_csv(collect_run(folder, platform), folder / RECORDS)
+        with printing():
+            if as_json:
+                click.echo(stem.with_suffix(f".{OBSERVED}").read_text(encoding="utf-8"))
+            else:
+                silent = ["--flops"] if pattern and "flops" not in reported else []
+                if duration and "flops" in reported and "flop" not in reported:
+                    silent.append("--seconds")
+                show(observation, folder, silent)
+    end_like(code)

@@ -8,8 +8,14 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
-#: What launchers send to their ranks.
-PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+#: Signals of a process's own errors, and those that nobody catches.
+_NOT_PASSED_ON: Final = frozenset({
+    signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE,
+    signal.SIGILL, signal.SIGTRAP, signal.SIGSYS, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN,
+    signal.SIGTTOU,
+})  # fmt: skip
+#: What people, launchers and batch systems send to programs, by whichever agreement.
+PASSED_ON: Final = frozenset(signal.valid_signals() - _NOT_PASSED_ON)
 _MOST_FILES: Final = 65536
 
 

@@ -23,7 +23,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if not __package__:  # started by its path
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -34,21 +34,28 @@ from observe.asked import read_asked
 from observe.companions import companions_of
 from observe.counters import read_counters
 from observe.mpi.place import ProfileFile
-from observe.own_session import PASSED_ON, leave_launcher
+from observe.own_session import leave_launcher
+from observe.passed_signals import SignalWitness, wait_for_end
+from observe.unchanged import end_like, given_signals, occupy_standard_descriptors, restore_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from observe.flop_counters import FlopCounter
     from observe.papi import PapiCounter
+    from observe.unchanged import GivenSignals
 
 #: Marks a rank that has not finished.
 RUNNING: Final = "running"
 
 
-def main(arguments: list[str]) -> int:
-    """Run the rank; returns its exit code (127 if it cannot be started, as a shell says it)."""
+def main(arguments: list[str]) -> NoReturn:
+    """Run the rank, and end as it ends (by exit code 127 if it cannot be started, as a shell says it)."""
+    occupy_standard_descriptors()
+    given = given_signals()
+    signal.signal(signal.SIGINT, given.action(signal.SIGINT))  # no traceback before the program begins
     folder, asked, program = Path(arguments[0]), read_asked(arguments[1]), arguments[2:]
+    restore_environment()
     os.environ.update(asked.settings)
     name = f"{socket.gethostname()}.{told(RANK) or 0}"
     running = folder / f"{name}.{RUNNING}"
@@ -82,23 +89,19 @@ def main(arguments: list[str]) -> int:
     with contextlib.suppress(OSError):  # _save will say it
         running.touch()
     held, release = os.pipe()
-    child = os.fork()
-    if child == 0:
-        die_with_parent(signal.SIGKILL)  # a rank must not outlive a launcher that kills us
-        os.close(release)
-        os.read(held, 1)  # ends when the companions are there
-        os.close(held)
-        if profile is not None:
-            os.environ.update(profile.environment(os.getppid()))
-        for companion in companions.values():
-            companion.become()
-        try:
-            os.execvp(program[0], program)
-        except OSError as error:
-            print(f"{program[0]}: {error.strerror}", file=sys.stderr)
-            os._exit(127)
-    for passed_on in PASSED_ON:
-        signal.signal(passed_on, lambda received, _frame: os.kill(child, received))
+    with given.held():
+        child = os.fork()
+        if child == 0:
+            die_with_parent(signal.SIGKILL)  # a rank must not outlive a launcher that kills us
+            os.close(release)
+            os.read(held, 1)  # ends when the companions are there
+            os.close(held)
+            if profile is not None:
+                os.environ.update(profile.environment(os.getppid()))
+            for companion in companions.values():
+                companion.become()
+            _become(program, given)
+        SignalWitness().pass_on(child)  # the witness ends with this process
     for companion in companions.values():
         companion.begin(child)
     begin = _reading()  # companions may have taken seconds
@@ -106,19 +109,23 @@ def main(arguments: list[str]) -> int:
         os.close(end)
     files = {each for companion in companions.values() for each in companion.files}
     done = _stand_by(child, finish, files | ({profile.file} if profile is not None else set()))
-    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    wait_for_end(child)
     moved = storage_and_calls(child)
+    given.ignore()  # what was read has to reach the disk
     status = os.waitpid(child, 0)[1]
-    for passed_on in PASSED_ON:
-        signal.signal(passed_on, signal.SIG_IGN)  # what was read has to reach the disk
     finish(status, moved=moved)
     os.write(done, b"!")
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        if number not in (signal.SIGKILL, signal.SIGSTOP):
-            signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-    return os.waitstatus_to_exitcode(status)
+    end_like(os.waitstatus_to_exitcode(status))
+
+
+def _become(program: list[str], given: GivenSignals) -> NoReturn:
+    """In the rank's own process."""
+    given.hand_on()
+    try:
+        os.execvp(program[0], program)
+    except OSError as error:
+        say(f"{program[0]}: {error.strerror}")
+        os._exit(127)
 
 
 def _stand_by(child: int, finish: Callable[..., None], files: set[int]) -> int:
@@ -183,8 +190,15 @@ def _save(path: Path, seen: dict[str, Any]) -> None:
         partial.write_text(json.dumps(seen), encoding="utf-8")
         partial.replace(path)
     except OSError as error:
-        print(f"npc observe: cannot write {path}: {error.strerror}", file=sys.stderr)
+        say(f"npc observe: cannot write {path}: {error.strerror}")
+
+
+def say(line: str) -> None:
+    """On standard error, where that is not closed."""
+    with contextlib.suppress(OSError):
+        if sys.stderr is not None:
+            print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -7,15 +7,11 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import IO, Final
-
-import click
+from typing import Final, NamedTuple
 
 from npc.files import read_bytes, write_whole
 from npc.jobs.launcher import content_of
@@ -28,10 +24,13 @@ from observe.memory.merge import read_memory
 from observe.memory.outputs import save_tables
 from observe.mpi.rank_file import read_profiles
 from observe.observation import Observation, read_observation, to_text
+from observe.output_copy import OutputCopy, descriptor_of, say
 from observe.overhead import overhead_of
+from observe.passed_signals import SignalWitness, wait_for_end
 from observe.probes.node_file import read_probes
 from observe.rank import RUNNING
 from observe.rank_files import read_ranks
+from observe.unchanged import FROM_PEOPLE, given_signals, restore_environment
 
 OBSERVED: Final = "observed.json"
 RANKS: Final = "ranks"
@@ -43,7 +42,16 @@ NOT_STARTED: Final = 127
 _HURRY_S: Final = 3.0
 #: And where what companions recorded has to be read first.
 _READING_S: Final = 60.0
+#: And output that is on its way, once nobody should have it open any more.
+_LEFT_OPEN_S: Final = 0.5
 _RANK: Final = Path(__file__).with_name("rank.py")
+
+
+class ProgramEnd(NamedTuple):
+    """How a program ended. code: its exit code, -n for signal n; notes: what of its output is not kept."""
+
+    code: int
+    notes: tuple[str, ...] = ()
 
 
 def name_of(words: Sequence[str]) -> str:
@@ -62,63 +70,66 @@ def run(
     asked: Asked,
     keep: bool,
     silent: bool = False,
-) -> int:
-    """Run the command with `observe.rank` before its program; its exit code, 128 + n for signal n.
+) -> ProgramEnd:
+    """Run the command with `observe.rank` before its program.
 
-    What the ranks leave goes to ``STEM.ranks``. keep: what the program prints goes to ``STEM.out`` and
-    ``.err``, and to the terminal unless `silent`.
+    Signals of people and batch systems are passed on, and from its end on ignored but for those by which a
+    person stops this process, too. What the ranks leave goes to ``STEM.ranks``. keep: what the program
+    prints goes to ``STEM.out`` and ``.err``, and to the terminal unless `silent`. Raises OSError where it
+    cannot be kept from the beginning.
     """
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
     ranks.mkdir()
     around = [sys.executable, "-ES", str(_RANK), str(ranks), asked.to_text()]
     watched = [*command[:place], *around, *command[place:]]
     if mpi and _is_monitoring_harmful(command[place]):
-        click.echo(
-            "npc observe: Open MPI's monitoring stays off: it crashes programs that start others "
-            "(MPI_Comm_spawn) or have collective calls of neighbours in a graph (MPI_Dist_graph_create)",
-            err=True,
+        say(
+            "Open MPI's monitoring stays off: it crashes programs that start others (MPI_Comm_spawn) or have "
+            "collective calls of neighbours in a graph (MPI_Dist_graph_create)"
         )
         mpi = False
+    restore_environment()
     environment = {**os.environ, **(_monitoring(ranks) if mpi else {})}
+    given = given_signals()
+    copies = _copies(stem, silent) if keep else []
     pipe = subprocess.PIPE if keep else None
-    try:
-        process = subprocess.Popen(
-            watched,
-            env=environment,
-            stdout=pipe,
-            stderr=pipe,
-            preexec_fn=lambda: die_with_parent(signal.SIGTERM),  # what watches would stay, for nobody
-        )
-    except OSError as error:
-        click.echo(f"npc observe: {command[0]}: {error.strerror}", err=True)
-        if keep:
-            for suffix in (".out", ".err"):
-                stem.with_suffix(suffix).touch()
-        return NOT_STARTED
 
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        process.send_signal(number)
+    def become() -> None:
+        die_with_parent(signal.SIGTERM)  # what watches would stay, for nobody
+        given.hand_on()
 
-    previous = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        streams = ((process.stdout, sys.stdout, ".out"), (process.stderr, sys.stderr, ".err"))
-        copies = [
-            threading.Thread(
-                target=_copy, args=(source, None if silent else terminal.buffer, stem.with_suffix(suffix))
+    with given.held():
+        try:
+            process = subprocess.Popen(
+                watched, env=environment, stdout=pipe, stderr=pipe, close_fds=False, preexec_fn=become
             )
-            for source, terminal, suffix in streams
-            if keep
-        ]
-        for copy in copies:
-            copy.start()
-        code = process.wait()
-        wait_for_ranks(ranks, _READING_S if asked.companions else _HURRY_S)
-        for copy in copies:
-            copy.join()
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-    return code if code >= 0 else 128 - code
+        except OSError as error:
+            say(f"{command[0]}: {error.strerror}")
+            for copy in copies:
+                copy.close()
+            return ProgramEnd(NOT_STARTED)
+        witness = SignalWitness()
+        witness.pass_on(process.pid)
+        for copy, source in zip(copies, filter(None, (process.stdout, process.stderr)), strict=True):
+            copy.start(source)
+    wait_for_end(process.pid)
+    given.ignore(FROM_PEOPLE)
+    witness.end()
+    code = process.wait()
+    wait_for_ranks(ranks, _READING_S if asked.companions else _HURRY_S)
+    for copy in copies:
+        copy.finish(_LEFT_OPEN_S)
+    for copy in copies:
+        copy.leave_behind()
+    return ProgramEnd(code, tuple(note for copy in copies for note in copy.notes))
+
+
+def _copies(stem: Path, silent: bool) -> list[OutputCopy]:
+    streams = (("standard output", sys.stdout, ".out"), ("standard error", sys.stderr, ".err"))
+    return [
+        OutputCopy(stem.with_suffix(suffix), None if silent else descriptor_of(terminal), name)
+        for name, terminal, suffix in streams
+    ]
 
 
 def wait_for_ranks(ranks: Path, patience_s: float) -> None:
@@ -147,15 +158,6 @@ def _is_monitoring_harmful(program: str) -> bool:
         return bool(calls and re.search(rb"ompi_mpi_|libmpi_(mpifh|usempi)", content))
 
 
-def _copy(source: IO[bytes], terminal: IO[bytes] | None, path: Path) -> None:
-    with path.open("xb") as kept:
-        while block := source.read1(65536):  # type: ignore[attr-defined]
-            kept.write(block)
-            if terminal is not None:
-                terminal.write(block)
-                terminal.flush()
-
-
 def profiling_library(command: Sequence[str], place: int) -> str:
     """The library to put before the program, empty where there is none: then it is said why."""
     from observe.built import NoLibrary
@@ -164,7 +166,7 @@ def profiling_library(command: Sequence[str], place: int) -> str:
     try:
         return str(library_for(command[:place], command[place]))
     except NoLibrary as reason:
-        click.echo(f"npc observe: inside MPI: unavailable: {reason}", err=True)
+        say(f"inside MPI: unavailable: {reason}")
         return ""
 
 
@@ -176,7 +178,7 @@ def costs_of_probes() -> dict[str, float]:
     try:
         return costs()
     except NoCost as reason:
-        click.echo(f"npc observe: what a probe costs is not known: {reason}", err=True)
+        say(f"what a probe costs is not known: {reason}")
         return {}
 
 
@@ -186,7 +188,7 @@ def append_report(pattern: str, began: float, path: Path) -> None:
     found = root.glob(str(Path(pattern).relative_to(root)))
     candidates = [file for file in found if file.is_file() and file.stat().st_mtime >= began - 1]
     if not candidates:
-        click.echo(f"npc observe: the program left no new {pattern}", err=True)
+        say(f"the program left no new {pattern}")
         return
     newest = max(candidates, key=lambda file: file.stat().st_mtime)
     with path.open("ab") as kept:
@@ -198,11 +200,9 @@ def _told(log: Path) -> bytes:
     try:
         done = subprocess.run(["darshan-parser", log], stdout=subprocess.PIPE, check=True)
     except FileNotFoundError:
-        click.echo(
-            f"npc observe: {log}: darshan-parser is not in PATH: load a module (darshan-util)", err=True
-        )
+        say(f"{log}: darshan-parser is not in PATH: load a module (darshan-util)")
     except subprocess.CalledProcessError as error:
-        click.echo(f"npc observe: {log}: darshan-parser ended with exit code {error.returncode}", err=True)
+        say(f"{log}: darshan-parser ended with exit code {error.returncode}")
     else:
         return done.stdout
     return b""
@@ -214,10 +214,10 @@ def keep_observation(
     place: int,
     asked: Asked,
     reported: Mapping[str, float],
-    note: str = "",
+    own_notes: Sequence[str] = (),
 ) -> Observation:
-    """Read what the ranks left, and keep it as ``STEM.observed.json``. place: of the program's word; note: of
-    who asked."""
+    """Read what the ranks left, and keep it as ``STEM.observed.json``. place: of the program's word;
+    own_notes: of who asked, and of the program's run."""
     hosts = job_hosts() if os.environ.get("SLURM_JOB_NODELIST") else ()
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
     seen, damaged = read_ranks(ranks)
@@ -228,7 +228,7 @@ def keep_observation(
     hotspots, memory = read_hotspots(ranks, damaged), read_memory(ranks, damaged)
     observation = replace(
         observation,
-        notes=(*filter(None, [note]), *observation.notes, *unread, *odd, *unknown, *damaged),
+        notes=(*own_notes, *observation.notes, *unread, *odd, *unknown, *damaged),
         hotspots=hotspots,
         probes=probes,
         overhead=overhead if overhead.estimated else None,

@@ -11,6 +11,7 @@ from typing import Final
 from npb import rank
 from npc import __version__
 from npc.machine.processes import RANK, told
+from npc.terminal import guard
 
 _EPILOG: Final = """\
 Start it with an MPI launcher, one process a node:
@@ -30,6 +31,7 @@ exit codes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one rank of npb; returns its exit code."""
+    guard()
     return rank.run(parser().parse_args(arguments))
 
 

@@ -37,6 +37,7 @@ from npc.records.build import swept_size
 from npc.records.launch import now, tool_of
 from npc.records.reading import OK, Reading
 from npc.statistics.precision import Goal
+from npc.terminal import guard
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
@@ -72,6 +73,8 @@ def run_coordinator(
     die_with_parent(signal.SIGTERM)
     if os.getppid() != agent_pid:
         return 1
+    people = options.format == "table"
+    guard(*(placement.ends_at_terminal(stream, or_else=people) for stream in (1, 2)))
     conductor = Conductor(options, [view.name for view in views])
     code = asyncio.run(conductor.conduct(Reception(views, secret, conductor.interrupt), listeners, own))
     if 0 in conductor.silent and os.getppid() == agent_pid:

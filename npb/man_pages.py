@@ -15,6 +15,7 @@ import click
 from npb import cli
 from npc import __version__
 from npc.cli import main
+from npc.terminal import guard
 
 
 def write(folder: Path) -> list[Path]:
@@ -52,6 +53,7 @@ def _npb() -> str:
 
 
 if __name__ == "__main__":
+    guard()
     if len(sys.argv) != 2:
         sys.exit("usage: python -m npb.man_pages FOLDER")
     folder = Path(sys.argv[1])

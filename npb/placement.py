@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection
+from pathlib import Path
 from typing import Final
 
 from npb.processes import ancestors
@@ -22,6 +23,12 @@ LAUNCHERS: Final = frozenset({
     "hydra_pmi_proxy", "mpiexec.hydra", "mpiexec.gforker", "mpispawn", "slurmstepd", "srun", "palsd",
     "pbs_mom", "jsmd", "apinit",
 })  # fmt: skip
+
+
+#: What a user starts, as opposed to the daemons that it starts on other nodes.
+FRONT_ENDS: Final = (
+    "mpirun", "orterun", "mpirun.openmpi", "mpiexec", "mpiexec.openmpi", "prterun", "mpiexec.hydra", "srun",
+)  # fmt: skip
 
 
 def launcher_chain(pid: int) -> list[tuple[int, str]]:
@@ -43,6 +50,19 @@ def watch_launcher(pid: int) -> list[int]:
         with contextlib.suppress(AttributeError, OSError):
             watched.append(os.pidfd_open(ancestor))
     return watched
+
+
+def ends_at_terminal(stream: int, or_else: bool) -> bool:
+    """Whether what this process writes on a stream (1 or 2) is shown on a terminal: where the launcher's own
+    goes. Open MPI gives ranks a terminal, others a pipe, whatever its own is. or_else: the answer where the
+    launcher is not on this node.
+    """
+    for pid, name in ancestors(os.getpid()):
+        if name in FRONT_ENDS:
+            with contextlib.suppress(OSError):
+                goes_to = str(Path(f"/proc/{pid}/fd/{stream}").readlink())
+                return goes_to.startswith(("/dev/pts/", "/dev/tty", "/dev/console"))
+    return or_else
 
 
 def job_cpus(pid: int) -> set[int]:

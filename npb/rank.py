@@ -31,7 +31,7 @@ INTERNAL: Final = 1
 #: An agent that ends the run for the coordinator has this much more time to end its tools.
 AGENT_LATE_S: Final = 10.0
 
-#: What a user starts, as opposed to the daemons that it starts on other nodes.
+#: Open MPI's launchers.
 _FRONT_ENDS: Final = ("mpirun", "orterun", "mpirun.openmpi", "mpiexec", "mpiexec.openmpi", "prterun")
 #: A setting that starts Open MPI faster, where the user has chosen nothing: ``btl/ofi`` alone makes libfabric
 #: probe every provider, a second at each start of Open MPI 5.0 (1.19 s of MPI_Init, 0.1 s without). The other

@@ -23,6 +23,7 @@ from npc.records.run import RECORDS
 from npc.records.series import RECEIVED, Series, identity, qualifiers
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import summarise
+from npc.terminal import pass_on
 
 #: A table is for reading; all pairs of a cluster are for a file.
 MAX_ROWS: Final = 100
@@ -155,8 +156,7 @@ class Results:
             for launch in self.launches:
                 for path, stream in zip(self._raw_files(launch), (sys.stdout, sys.stderr), strict=True):
                     if path.exists():
-                        with path.open("rb") as file:
-                            shutil.copyfileobj(file, stream.buffer)
+                        pass_on(path, stream)
         else:
             self._print_table()
         sys.stdout.flush()

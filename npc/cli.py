@@ -12,12 +12,13 @@ import errno
 from functools import cache
 from importlib import metadata
 from importlib.metadata import EntryPoint
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from npc import __version__, status_line
 from npc.files import InvalidFile
+from npc.terminal import guard
 
 GROUP: Final = "npc.commands"
 #: What people want to do, and the commands for it; what is in none is listed last, a site's own too.
@@ -60,6 +61,11 @@ class Commands(click.Group):
         """The command, or one that says why it cannot be loaded; None if there is none of that name."""
         entry = entry_points().get(cmd_name)
         return _load(entry) if entry else None
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """As click does it, with nothing of what others wrote that could steer the terminal."""
+        guard()
+        return super().main(*args, **extra)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -6,9 +6,12 @@ import sys
 
 import click
 
+from npc.terminal import unguarded
+
 
 def show(text: str) -> None:
     """Show `text` in place of what was shown before; empty clears the line. Nothing where stderr is no
     terminal."""
     if sys.stderr.isatty():
-        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+        unguarded(sys.stderr).write("\r\x1b[K")
+        click.echo(text, nl=False, err=True)

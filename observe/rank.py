@@ -30,6 +30,7 @@ if not __package__:  # started by its path
 
 from npc.machine.processes import RANK, RANKS, die_with_parent, read, storage_and_calls, told
 from npc.machine.sysfs import format_cpus
+from npc.terminal import guard
 from observe.asked import read_asked
 from observe.companions import companions_of
 from observe.counters import read_counters
@@ -201,4 +202,5 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
+    guard()
     main(sys.argv[1:])

@@ -34,6 +34,7 @@ from cron.study.knobs import (
 )
 from npc.machine import sysfs
 from npc.machine.processes import LOCAL_RANK, die_with_parent, told
+from npc.terminal import guard
 
 #: How long a node's other ranks wait for the first one.
 _PATIENCE_S: Final = 120.0
@@ -158,4 +159,5 @@ def _ask(words: list[str], cpus: list[int]) -> str:
 
 
 if __name__ == "__main__":
+    guard()
     sys.exit(main(sys.argv[1:]))

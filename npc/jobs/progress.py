@@ -14,6 +14,7 @@ import click
 from npc.jobs.scheduler import Job
 from npc.jobs.workpackages import NO_LAUNCHES, NoRun, Progress, Workpackage, read_workpackages
 from npc.records.units import format_duration
+from npc.terminal import unguarded, visible
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -89,7 +90,7 @@ class Display:
 
             # Drawn when there is something new, never by a thread of its own: this may be the machine
             # that is being measured.
-            self._live = Live(console=Console(stderr=True), auto_refresh=False)
+            self._live = Live(console=Console(file=unguarded(sys.stderr)), auto_refresh=False)
             self._live.start()
 
     def show(self, rows: Sequence[WorkpackageRow], title: str = "") -> None:
@@ -133,7 +134,9 @@ class Display:
         from rich.text import Text
 
         with_jobs = any(row.job for row in rows)
-        table = Table(box=None, pad_edge=False, header_style="dim", caption=title, caption_justify="left")
+        table = Table(
+            box=None, pad_edge=False, header_style="dim", caption=visible(title), caption_justify="left"
+        )
         table.add_column("state", justify="right")
         table.add_column("workpackage")
         if with_jobs:
@@ -151,7 +154,7 @@ class Display:
             cells.append(f"{made}/{planned or '?'} launches" if made or planned else "")
             cells.append(", ".join(filter(None, (f"{bad} bad" if bad else "", row.note, _awaited(row)))))
             style = _STYLES.get(row.state, "")
-            table.add_row(*(Text(cell, style=style) for cell in cells))
+            table.add_row(*(Text(visible(cell), style=style) for cell in cells))
         return table
 
 

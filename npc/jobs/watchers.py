@@ -25,6 +25,7 @@ from npc.machine.around import Around, Seen
 from npc.machine.fabric import short_name
 from npc.machine.tools import run_bounded
 from npc.python import python
+from npc.terminal import guard
 
 LOOK: Final = "look"
 SEEN: Final = "seen"
@@ -145,4 +146,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    guard()
     main()

@@ -15,6 +15,7 @@ from npc.machine.load import busy_processes
 from npc.machine.preflight import WATCHED_S, Finding, MpiTrial, preflight, start_two_ranks
 from npc.machine.tools import Found, Need, Site, find_all, missing_libraries, os_release, ways_to_get
 from npc.places import home, is_checkout, own, suite
+from npc.terminal import styled
 
 #: Raised whenever a key of the JSON is renamed or changes its meaning.
 SCHEMA: Final = 1
@@ -125,10 +126,11 @@ def _print_tools(tools: Sequence[Found]) -> None:
         where = ": ".join(filter(None, (str(found.path or ""), problem))) or "-"
         rows.append((found.tool.name, version, found.tool.used_by, where))
     heading, *lines = columns(rows)
-    click.secho(heading, bold=True)
+    click.echo(styled(heading, bold=True))
     for found, line in zip(tools, lines, strict=True):
         optional = found.tool.need is Need.OPTIONAL
-        click.secho(line, fg=None if found.path or optional else "red", dim=optional and not found.path)
+        colour = None if found.path or optional else "red"
+        click.echo(styled(line, fg=colour, dim=optional and not found.path))
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:
@@ -136,5 +138,5 @@ def _print_findings(findings: Sequence[Finding]) -> None:
     for finding in findings:
         click.echo()
         level, colon, seen = sentences(f"{finding.level}: {finding.seen}").partition(":")
-        click.echo(click.style(level, fg=colours[finding.level]) + colon + seen)
+        click.echo(styled(level, fg=colours[finding.level]) + colon + seen)
         click.echo(sentences(f"  why: {finding.why}\n  do:  {finding.do}"))

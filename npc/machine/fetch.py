@@ -22,6 +22,7 @@ from urllib.request import urlopen
 
 from npc.machine.tools import OSU_PORTS, find, named
 from npc.python import python
+from npc.terminal import guard
 
 #: An address that does not answer by then is out of reach.
 _PATIENCE_S: Final = 20.0
@@ -118,4 +119,5 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    guard()
     sys.exit(main(sys.argv[1:]))

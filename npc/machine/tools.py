@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.machine import sysfs
+from npc.terminal import guard
 
 #: A tool that has not said its version by then is broken or waits for something.
 VERSION_TIMEOUT_S: Final = 5.0
@@ -334,4 +335,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    guard()
     main()

@@ -10,11 +10,12 @@ from typing import Final
 OK: Final = "ok"
 #: Characters that a text from elsewhere may have at most: no name, version or reason is that long.
 LONGEST: Final = 2000
-#: What would move a terminal's cursor or end a row → what is seen instead.
+#: What would move a terminal's cursor, end a row or turn its direction → what is seen instead.
 _SHOWN: Final = (
     {code: 0x2400 + code for code in range(32)}
     | {127: 0x2421}
     | dict.fromkeys([*range(128, 160), 0x2028, 0x2029], 0xFFFD)
+    | {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 )
 
 

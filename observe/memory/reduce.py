@@ -20,6 +20,7 @@ import numpy as np
 
 from npc.files import write_whole
 from npc.records.memory_use import Density, MemoryMode, RankMemory, Structure
+from npc.terminal import guard
 from observe.memory import names, sharing
 from observe.memory.accesses import Integers, accesses_of
 from observe.memory.owners import Pieces, pieces_of, starts_of
@@ -252,4 +253,5 @@ def _most_common(threads: Integers, column: Integers, columns: int) -> Iterator[
 
 
 if __name__ == "__main__":
+    guard()
     sys.exit(main(sys.argv[1:]))

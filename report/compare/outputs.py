@@ -15,6 +15,7 @@ import click
 
 from npc.columns import columns, sentences
 from npc.records.units import format_quantity, format_size, plural
+from npc.terminal import styled
 from report.compare.difference import ENOUGH_RUNS, LEAST_FREEDOM
 from report.compare.pairs import FALSE_DISCOVERY, Comparison, Pair
 
@@ -108,9 +109,9 @@ def _print_table(header: Row, rows: Sequence[Row]) -> None:
         return
     numbers = {at for at, title in enumerate(header) if title in _HEADER[2:-1]}
     heading, *lines = columns([header, *rows], keep_empty=False, right=numbers)
-    click.secho(f"\n{heading}", bold=True)
+    click.echo(styled(f"\n{heading}", bold=True))
     for row, line in zip(rows, lines, strict=True):
-        click.secho(line, fg=_COLOURS.get(row[0]))
+        click.echo(styled(line, fg=_COLOURS.get(row[0])))
     click.echo()
 
 

@@ -372,4 +372,4 @@ def test_what_every_node_loads_before_mpi_is_little() -> None:
     heavy = {"asyncio", "numpy", "mpi4py", "click", "subprocess", "dataclasses", "psutil", "parsers"}
     assert not loaded & heavy
     of_npc = {name for name in loaded if name.partition(".")[0] == "npc"}
-    assert of_npc == {"npc", "npc.machine", "npc.machine.processes", "npc.machine.sysfs"}
+    assert of_npc == {"npc", "npc.machine", "npc.machine.processes", "npc.machine.sysfs", "npc.terminal"}

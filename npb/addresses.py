@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from npb.interfaces import Address, HostView
-from npc.files import read_text
 
 #: HOSTNAME, PORT and PORT+1 as words of their own, and not a shell's ``$HOSTNAME``.
 _PLACE: Final = re.compile(r"(?<![A-Za-z0-9_${])(?:HOSTNAME|PORT(\+1)?)(?![A-Za-z0-9_])")
@@ -116,6 +115,8 @@ def fill(argv: Sequence[str], address: str, port: int) -> tuple[str, ...]:
 
 def read_table(path: Path) -> dict[str, str]:
     """A host file: lines ``host address``, ``#`` starts a comment. Raises ValueError, OSError."""
+    from npc.files import read_text  # not loaded by every node before MPI
+
     table: dict[str, str] = {}
     for number, line in enumerate(read_text(path).splitlines(), 1):
         cells = line.partition("#")[0].split()

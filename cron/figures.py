@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
-from cron.series import case_of, direction, label, parameters
+from cron.series import case_of, label, parameters
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.catalogue import on_any_nodes
 from npc.figures.allocation import allocations, maps
@@ -23,8 +23,10 @@ from npc.figures.nights import Course, NightPoint, course_names, traces, value_a
 from npc.figures.printed import save, save_counts, save_grid
 from npc.figures.source import source_line
 from npc.machine.fabric import Topology, in_order
-from npc.records.history import HistoryRow, begun, counted
-from npc.records.record import OK, moment
+from npc.records.history import HistoryRow
+from npc.records.nights import SeriesNight, begun, series_nights
+from npc.records.nodes import beside_others
+from npc.records.record import moment
 from npc.records.series import OBSERVED, Series
 from npc.records.units import METRICS, plural
 
@@ -54,11 +56,9 @@ def over_nights(
     """
     judged = _judged(verdicts)
     times = begun(points)
-    found: dict[Series, dict[str, list[HistoryRow]]] = {}
-    for point in points:
-        found.setdefault(point.key, {}).setdefault(point.run, []).append(point)
+    every = series_nights(points)
     moments = {run: moment(time).timestamp() for run, time in times.items()}
-    keys = [key for key, nights in found.items() if any(map(_values, nights.values()))]
+    keys = [key for key, nights in every.items() if any(night.first for night in nights.values())]
     source = _source(points)
     for figure in pictures(keys):
         columns = 1 if len(figure.panels) <= _ONE_COLUMN else 2
@@ -70,7 +70,7 @@ def over_nights(
         charts = [
             _chart(
                 [
-                    course(key, found[key], judged.get(key, {}), moments)._replace(name=name)
+                    course(key, every[key], judged.get(key, {}), moments)._replace(name=name)
                     for key, name in zip(panel, course_names(panel), strict=True)
                 ],
                 panel,
@@ -151,11 +151,15 @@ def _judged(verdicts: Iterable[NightVerdict]) -> dict[Series, dict[str, SeriesVe
 
 def course(
     key: Series,
-    found: Mapping[str, Sequence[HistoryRow]],
+    measured: Mapping[str, SeriesNight],
     judged: Mapping[str, SeriesVerdict],
     moments: Mapping[str, float],
 ) -> Course:
-    """A series over its nights, with when they began; judged: its verdicts that are not PASS, by night."""
+    """A series over its nights.
+
+    measured: its nights by name. judged: its verdicts that are not PASS, likewise. moments: when the nights
+    began, seconds since 1970.
+    """
     nights, changes, since = [], list[str](), ""
     for run, time in moments.items():
         verdict = judged[run].verdict if run in judged else Verdict.PASS
@@ -164,24 +168,19 @@ def course(
             if since and not (run in judged and judged[run].since):
                 changes.append(since)
             since = judged[run].since if run in judged else ""
-        points = found.get(run, ())
-        if not points and run not in judged:
+        if run not in measured and run not in judged:
             continue
-        points = counted(points)
-        first, again = _values(points), _values(points, again=True)
-        middle, low, high = (median(first), min(first), max(first)) if first else (math.nan,) * 3
+        night = measured.get(run, SeriesNight.of(()))
         name = "" if verdict is Verdict.PASS else verdict.name
-        nights.append(NightPoint(time, middle, low, high, median(again) if again else math.nan, name))
+        nights.append(NightPoint(time, *night.levels, _or_nan(night.value_again), name))
     changes += [since] if since else []
     return Course(
         "", nights, [(moments[run], "another level since then") for run in changes if run in moments]
     )
 
 
-def _values(points: Iterable[HistoryRow], again: bool = False) -> list[float]:
-    """The usable values of a night's first measurement, or of its second."""
-    usable = (point for point in points if point.status == OK and point.remeasured is again)
-    return [point.value for point in usable if point.value is not None]
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _chart(
@@ -223,10 +222,10 @@ def allocation(
 
 
 def health(points: Sequence[HistoryRow], path: Path, topology: Topology | None = None) -> bool:
-    """Nodes by nights: how good each was against the usual; whether there was anything to draw.
+    """Nodes by nights: how good each was beside the others of that night; whether there was anything to draw.
 
-    A node's colour in a night is the median, over the series, of the values of all measurements it had part
-    in, each by the median of its series. With a topology, nodes stand by switch and rack. Raises OSError.
+    A node's colour in a night is that of `relative_by_node`. With a topology, nodes stand by switch and rack.
+    Raises OSError.
     """
     relative = relative_by_node(points)
     if not relative:
@@ -236,7 +235,7 @@ def health(points: Sequence[HistoryRow], path: Path, topology: Topology | None =
     nights = list(begun(points).items())[-MAX_NIGHTS:]
     one_a_day = len({time[:10] for _, time in nights}) == len(nights)
     cells = [
-        HeatCell(row, column, math.exp(relative[node, run]), "")
+        HeatCell(row, column, relative[node, run], "")
         for row, node in enumerate(nodes)
         for column, (run, _) in enumerate(nights)
         if (node, run) in relative
@@ -250,7 +249,11 @@ def health(points: Sequence[HistoryRow], path: Path, topology: Topology | None =
         cells=tuple(cells),
         source=_source(points),
     )
-    save_grid(grid, path, subtitle="median of what a node measured that night, over what is usual")
+    save_grid(
+        grid,
+        path,
+        subtitle="median of what a node measured, over that of all that measured the same in that night",
+    )
     return True
 
 
@@ -262,19 +265,15 @@ def _source(points: Sequence[HistoryRow]) -> str:
 
 
 def relative_by_node(points: Sequence[HistoryRow]) -> Mapping[tuple[str, str], float]:
-    """By node and night: how much better (positive) than usual its measurements were, as a logarithm."""
-    series: dict[Series, list[HistoryRow]] = {}
-    for point in points:
-        if point.status == OK and point.value and point.hosts and direction(point.key):
-            series.setdefault(point.key, []).append(point)
-    found: dict[tuple[str, str], list[float]] = {}
-    for key, mine in series.items():
-        usual = median(point.value or 0.0 for point in mine)
-        for point in mine:
-            better = direction(key) * math.log((point.value or 0.0) / usual)
-            for host in set(point.hosts):
-                found.setdefault((host, point.run), []).append(better)
-    return {place: median(values) for place, values in found.items()}
+    """By node and night: the median, over the series, of how good its measurements were beside the others of
+    that night (`npc.records.nodes`); below 1 is worse."""
+    ratios: dict[tuple[str, str], list[float]] = {}
+    for series, nights in series_nights(points).items():
+        for run, night in nights.items():
+            for hosts, ratio in beside_others(series, night.by_hosts).items():
+                for host in set(hosts):
+                    ratios.setdefault((host, run), []).append(ratio)
+    return {place: median(of_node) for place, of_node in ratios.items()}
 
 
 def _named(node: str, topology: Topology | None) -> str:

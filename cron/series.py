@@ -1,8 +1,7 @@
 """A history night by night: the value of each series in every night, or what went wrong.
 
-The value of a night is the median of its usable samples; of its re-measurement, likewise. What others
-disturbed counts only where there is nothing else (`npc.records.history.counted`). All series stand side by
-side over the same nights (a panel, as statistics calls it), so that they are judged together.
+What a night's value is, and that of its second measurement, says `npc.records.nights`. All series stand side
+by side over the same nights (a panel, as statistics calls it), so that they are judged together.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ import numpy as np
 
 from npc.catalogue import sender
 from npc.machine.fabric import natural
-from npc.records.history import HistoryRow, begun, counted, invalid_by_others
+from npc.records.history import HistoryRow
+from npc.records.nights import SeriesNight, begun, invalid_by_others, samples_of, series_nights
 from npc.records.record import OK
 from npc.records.series import CORE, Series, is_size
 from npc.records.units import METRICS, format_size
@@ -296,22 +296,23 @@ def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) ->
     if night:
         runs = runs[: runs.index(night[0]) + 1]
     place = {run: number for number, run in enumerate(runs)}
-    groups: dict[Series, dict[str, list[HistoryRow]]] = {}
+    compared: list[HistoryRow] = []
     broken: dict[str, dict[str, dict[str, None]]] = {}
     worked: dict[tuple[str, str, tuple[str, ...], bool], bool] = {}
     for point in mine:
         if point.run not in place or point.key.metric in _BESIDE or _of_core(point.key):
             continue
-        groups.setdefault(point.key, {}).setdefault(point.run, []).append(point)
+        compared.append(point)
         if point.hosts:
             tried = point.run, point.key.benchmark, point.hosts, point.remeasured
             worked[tried] = worked.get(tried, False) or _worked(point)
         if point.status != OK:
             broken.setdefault(point.run, {}).setdefault(point.key.benchmark, {})[point.status] = None
+    groups = series_nights(compared)
     keys = [
         key
         for key, nights in groups.items()
-        if any(point.value is not None for found in nights.values() for point in found)
+        if any(row.value is not None for of_series in nights.values() for row in of_series.rows)
     ]
     keys.sort(key=lambda key: key.order)
     shape = len(keys), len(runs)
@@ -319,22 +320,21 @@ def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) ->
     measured: dict[tuple[int, int], Measured] = {}
     placed: list[tuple[int, int, HostGroup, float, bool]] = []
     for s, key in enumerate(keys):
-        for run, found in groups[key].items():
-            at = s, place[run]
-            counts = counted(found)
-            if first := _values(point for point in counts if not point.remeasured):
-                value[at] = median(first)
-            if second := _values(point for point in counts if point.remeasured):
-                again[at] = median(second)
-            here = list(_by_place(key, counts))
+        for run, of_series in groups[key].items():
+            at, rows = (s, place[run]), of_series.rows
+            if (median_first := of_series.value) is not None:
+                value[at] = median_first
+            if (median_again := of_series.value_again) is not None:
+                again[at] = median_again
+            here = list(_by_place(key, of_series))
             placed += [(*at, *each) for each in here]
             measured[at] = Measured(
-                statuses=tuple(dict.fromkeys(point.status for point in found if point.status != OK)),
-                hosts=tuple(dict.fromkeys(host for point in found for host in point.hosts)),
-                disturbed=_share(counts),
+                statuses=tuple(dict.fromkeys(row.status for row in rows if row.status != OK)),
+                hosts=tuple(dict.fromkeys(host for row in rows for host in row.hosts)),
+                disturbed=_share((*of_series.first, *of_series.again)),
                 disturbed_on=(
                     *{place.hosts: None for place, _, disturbed in here if disturbed},
-                    *sorted(invalid_by_others(found) - {tuple(sorted(place.hosts)) for place, *_ in here}),
+                    *sorted(invalid_by_others(rows) - {tuple(sorted(place.hosts)) for place, *_ in here}),
                 ),
             )
     attempts: dict[str, list[BenchmarkAttempt]] = {}
@@ -367,15 +367,16 @@ def _worked(point: HistoryRow) -> bool:
     return not point.status.startswith(("failed", "timeout"))
 
 
-def _by_place(key: Series, points: Iterable[HistoryRow]) -> Iterator[tuple[HostGroup, float, bool]]:
+def _by_place(key: Series, night: SeriesNight) -> Iterator[tuple[HostGroup, float, bool]]:
     """One median of each measurement on some hosts, and whether others used the CPUs beside all of it."""
-    measured: dict[tuple[tuple[str, ...], bool], list[HistoryRow]] = {}
-    for point in points:
-        if point.hosts:
-            measured.setdefault((point.hosts, point.remeasured), []).append(point)
-    for (hosts, _), found in measured.items():
-        if values := _values(found):
-            yield _sender_first(key, hosts), logarithm(key, median(values)), _share(found) > 0
+    for measurement in (night.first, night.again):
+        groups: dict[tuple[str, ...], list[HistoryRow]] = {}
+        for row in measurement:
+            if row.hosts:
+                groups.setdefault(row.hosts, []).append(row)
+        for hosts, rows in groups.items():
+            value = median(samples_of(rows))
+            yield _sender_first(key, hosts), logarithm(key, value), _share(rows) > 0
 
 
 @lru_cache(maxsize=2**14)
@@ -387,11 +388,7 @@ def _sender_first(key: Series, hosts: tuple[str, ...]) -> HostGroup:
     return HostGroup(hosts if end == "server" else hosts[::-1], directed=True)
 
 
-def _values(points: Iterable[HistoryRow]) -> list[float]:
-    return [point.value for point in points if point.status == OK and point.value is not None]
-
-
-def _share(points: Iterable[HistoryRow]) -> float:
-    """The largest share of the CPUs that others took; 0 unless they did so beside all of the points."""
-    shares = [point.disturbed for point in points if point.status == OK and point.value is not None]
+def _share(rows: Iterable[HistoryRow]) -> float:
+    """The largest share of the CPUs that others took; 0 unless they did so beside all of the rows."""
+    shares = [row.disturbed for row in rows]
     return max(shares, default=0.0) if all(shares) else 0.0

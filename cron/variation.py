@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, median, stdev
 from typing import Any, Final
 
-from npc.records.history import HistoryRow, begun
-from npc.records.record import OK
+from npc.records.history import HistoryRow
+from npc.records.nights import begun, series_nights
 from npc.records.series import Series
 from npc.statistics.medians import Summary, summarise
 
@@ -61,17 +61,16 @@ class Variation:
 
 
 def variations(points: Iterable[HistoryRow], say: Callable[[str], None] = lambda _: None) -> list[Variation]:
-    """Every series with a usable value, in the order of the points. Re-measurements are left out: they were
-    made because a night was low. say: is told which series is looked at."""
-    nights: dict[Series, dict[str, list[float]]] = {}
+    """Every series with a usable value, in the order of the points. Of each night its first measurement, as
+    `npc.records.nights` has it: the second was made because the first was low. say: is told which series is
+    looked at."""
     mine = list(points)
-    for point in mine:
-        if point.status == OK and point.value is not None and not point.remeasured:
-            nights.setdefault(point.key, {}).setdefault(point.run, []).append(point.value)
     order, varied = begun(mine), []
-    for number, (key, found) in enumerate(nights.items(), 1):
-        say(f"series {number} of {len(nights)}")
-        varied.append(_variation(key, {run: found[run] for run in order if run in found}))
+    every = series_nights(mine)
+    for number, (key, nights) in enumerate(every.items(), 1):
+        say(f"series {number} of {len(every)}")
+        if samples := {run: nights[run].samples for run in order if run in nights and nights[run].first}:
+            varied.append(_variation(key, samples))
     return varied
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,18 +9,19 @@ from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from statistics import median
 from typing import Any, Final, NamedTuple
 
 from npc.figures.allocation import NodesHad
 from npc.files import read_json
 from npc.places import workplace
-from npc.records.history import History, HistoryRow, InvalidHistory, counted
+from npc.records.history import History, InvalidHistory
 from npc.records.journal import Journal
+from npc.records.nights import SeriesNight
+from npc.records.nodes import Hosts
 from npc.records.record import OK, Record, moment
 from npc.records.series import Series, test_name
 from npc.records.units import METRICS, format_size
-from report.nodes import Hosts, NodeHistory, Nodes
+from report.nodes import NodeHistory, Nodes
 
 USUAL: Final = "history"
 VERDICT: Final = "verdict.json"
@@ -222,13 +222,18 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
     for place, past in pasts.items():
         say(f"going through {place.name}")
         for key, of_series in groupby(past.points(), attrgetter("key")):
-            for run, found in groupby(of_series, attrgetter("run")):
-                points = list(found)
-                for point in points:
-                    nodes[key.platform].add(key, point.hosts, point.time, point.status, point.value)
-                had[key.platform].add(key.benchmark, run, {host for point in points for host in point.hosts})
-                verdict = by_night.get((key, run), "")
-                nights[key].append(_night(points, _seconds(begun[run]), files[key.platform, run], verdict))
+            for run, rows_of_night in groupby(of_series, attrgetter("run")):
+                of_night = SeriesNight.of(rows_of_night)
+                nodes[key.platform].add(key, of_night.rows, of_night.by_hosts)
+                had[key.platform].add(
+                    key.benchmark, run, {host for row in of_night.rows for host in row.hosts}
+                )
+                status = next((row.status for row in of_night.rows if row.status != OK), "")
+                value = NightValue(
+                    run, _seconds(begun[run]), *of_night.levels, len(of_night.first), status,
+                    files[key.platform, run], by_night.get((key, run), ""),
+                )  # fmt: skip
+                nights[key].append(value)
     verdicts = _verdicts({folder, *pasts})
     judged = {key: entry for each in verdicts.values() for key, entry in _entries(each)}
     series = {
@@ -256,16 +261,6 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
         pasts=pasts,
         raw_runs={place: RawRuns(place) for place in pasts},
     )
-
-
-def _night(points: Sequence[HistoryRow], time: float, file: Path, verdict: str) -> NightValue:
-    """A series in a night; its first measurement counts, or the second where that is all there is."""
-    usable = [point for point in counted(points) if point.status == OK]
-    first = [point for point in usable if not point.remeasured] or usable
-    values = [point.value for point in first if point.value is not None]
-    status = next((point.status for point in points if point.status != OK), "")
-    middle, low, high = (median(values), min(values), max(values)) if values else (math.nan,) * 3
-    return NightValue(points[0].run, time, middle, low, high, len(values), status, file, verdict)
 
 
 def _seconds(time: str) -> float:

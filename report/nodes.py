@@ -1,28 +1,28 @@
-"""How each node compares with the others: by the same tests, on all nodes that measured them."""
+"""How each node compares with the others: by the same tests, on all nodes that were measured with it."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from statistics import median
 
-from npc.figures.pairs import relative
 from npc.machine.fabric import natural
+from npc.records.history import HistoryRow
+from npc.records.nodes import Hosts, beside_others
+from npc.records.record import Record
 from npc.records.series import Series
-from npc.records.units import METRICS
 
-Hosts = tuple[str, ...]
 #: Gives the id in the page, and the name, of what some hosts measured of a series.
 Lead = Callable[[Series, Hosts], tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """A node: how many rows name it (by month, too), how many of them are not usable, and the median of the
-    ratios of its own medians to everybody's, over `series` series that others measured as well; below 1 is
-    worse.
+    """A node: how many rows name it (by month, too), how many of them are not usable, and how good it is
+    beside the others that measured the same in the same night: the median over `series`, in each of which it
+    is the median over the nights; below 1 is worse, None where nothing can be compared.
 
     record: the id of the worst of these series in the page, or of any where nothing can be compared. worst:
     that one in words. place: its rack or switch, if that is known.
@@ -42,23 +42,50 @@ class NodeHistory:
 class Nodes:
     """What rows tell of the nodes that they name."""
 
-    def __init__(self) -> None:
+    def __init__(self, least: int = 2) -> None:
+        """least: nodes or groups of nodes that must have measured a series for any to be compared."""
+        self._least = least
         #: (hosts, month, whether it failed or is not to be believed) → rows
         self._rows: Counter[tuple[Hosts, str, bool]] = Counter()
-        self._values: defaultdict[Series, defaultdict[Hosts, list[float]]]
-        self._values = defaultdict(lambda: defaultdict(list))
+        #: By series and hosts, a night each: how good they were beside the others of that night.
+        self._ratios: defaultdict[tuple[Series, Hosts], list[float]] = defaultdict(list)
         self._any: dict[Hosts, Series] = {}
 
-    def add(self, series: Series, hosts: Hosts, time: str, status: str, value: float | None) -> None:
-        """A row."""
-        self._rows[hosts, time[:7], status != "ok" and not status.startswith("unavailable")] += 1
-        self._any.setdefault(hosts, series)
-        if hosts and status == "ok" and value is not None:
-            self._values[series][hosts].append(value)
+    @classmethod
+    def of_run(cls, records: Iterable[Record], least: int = 2) -> Nodes:
+        """Of the records of one run: all are of one night."""
+        by_series: defaultdict[Series, list[Record]] = defaultdict(list)
+        for record in records:
+            by_series[Series.of(record)].append(record)
+        nodes = cls(least)
+        for series, same in by_series.items():
+            values: defaultdict[Hosts, list[float]] = defaultdict(list)
+            for record in same:
+                if record.hosts and record.ok and record.value is not None:
+                    values[record.hosts].append(record.value)
+            nodes.add(series, same, values)
+        return nodes
 
-    def compared(self, lead: Lead = lambda series, hosts: ("", ""), least: int = 2) -> Iterator[NodeHistory]:
-        """Every node, by its series that at least `least` nodes or groups of nodes have."""
-        ratios = self._ratios(least)
+    def add(
+        self,
+        series: Series,
+        rows: Iterable[Record | HistoryRow],
+        values: Mapping[Hosts, Sequence[float]],
+    ) -> None:
+        """A series in one night: its rows, and by hosts the samples that count."""
+        for row in rows:
+            bad = row.status != "ok" and not row.status.startswith("unavailable")
+            self._rows[row.hosts, row.time[:7], bad] += 1
+            self._any.setdefault(row.hosts, series)
+        for hosts, ratio in beside_others(series, values, self._least).items():
+            self._ratios[series, hosts].append(ratio)
+
+    def compared(self, lead: Lead = lambda series, hosts: ("", "")) -> Iterator[NodeHistory]:
+        """Every node."""
+        of_host: defaultdict[str, list[tuple[float, Series, Hosts]]] = defaultdict(list)
+        for (series, hosts), ratios in self._ratios.items():
+            for host in set(hosts):
+                of_host[host].append((median(ratios), series, hosts))
         months: defaultdict[str, Counter[str]] = defaultdict(Counter)
         failed: Counter[str] = Counter()
         for (hosts, month, bad), rows in self._rows.items():
@@ -67,7 +94,7 @@ class Nodes:
                 failed[host] += rows * bad
         known = {host: (series, hosts) for hosts, series in reversed(self._any.items()) for host in hosts}
         for host in sorted(months, key=natural):
-            own = ratios.get(host, [])
+            own = of_host.get(host, [])
             ratio, worst = None, ""
             record, _ = lead(*known[host])
             if own:
@@ -77,17 +104,3 @@ class Nodes:
                 worst = f"worst: {name}, {lowest:.3g} of normal"
             rows = months[host].total()
             yield NodeHistory(host, rows, failed[host], months[host], ratio, len(own), record, worst)
-
-    def _ratios(self, least: int) -> dict[str, list[tuple[float, Series, Hosts]]]:
-        """Host → its medians against the median of everybody's, as far as others measured that as well."""
-        found: defaultdict[str, list[tuple[float, Series, Hosts]]] = defaultdict(list)
-        for series, by_hosts in self._values.items():
-            better = METRICS[series.metric].better
-            if better == "neither" or len(by_hosts) < least or "statistic" in series.by_name:
-                continue
-            medians = {hosts: float(median(values)) for hosts, values in by_hosts.items()}
-            normal = median(medians.values())
-            for hosts, value in medians.items():
-                for host in set(hosts):
-                    found[host].append((relative(value, normal, better), series, hosts))
-        return found

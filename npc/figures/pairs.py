@@ -11,6 +11,7 @@ from typing import Final
 
 from npc.figures.chart import Grid, HeatCell
 from npc.machine.fabric import Topology, in_order, neighbours, short_name
+from npc.records.nodes import relative
 from npc.records.units import format_quantity
 
 #: Server and client.
@@ -127,13 +128,6 @@ class Pairs:
                 row, column, middle, f"{names}\n{len(ratios)} pairs: {said}",
                 state="failed" if middle is None else "",
             )  # fmt: skip
-
-
-def relative(value: float, normal: float, better: str) -> float:
-    """How good a value is beside what is normal: below 1 is worse. better: ``higher`` or ``lower``."""
-    if value <= 0 or normal <= 0:
-        return 1.0 if value == normal else 0.0
-    return normal / value if better == "lower" else value / normal
 
 
 def _name(label: str, members: Sequence[str]) -> str:

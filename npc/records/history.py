@@ -30,7 +30,6 @@ from functools import lru_cache
 from itertools import count, groupby
 from operator import itemgetter
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from npc.files import LARGEST_TABLE, InvalidFile, append_lines, open_regular
@@ -116,45 +115,6 @@ def night_name(begun: datetime, run: str = "") -> str:
         raise ValueError("a night's time needs a UTC offset")
     moment = begun.astimezone(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     return f"{moment}-{run}" if run else moment
-
-
-def begun(points: Iterable[HistoryRow], also: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Night → the time of its first point, the oldest first. also: the same of nights that may have none."""
-    found: dict[str, str] = {}
-    for point in points:
-        found[point.run] = min(found.get(point.run, point.time), point.time)
-    return dict(sorted({**also, **found}.items(), key=lambda night: night[::-1]))
-
-
-def counted(points: Sequence[HistoryRow]) -> Sequence[HistoryRow]:
-    """What counts of one series in one night: on each group of hosts what nobody disturbed, if there is any.
-
-    Where that is of the second measurement only, it stands for the first one.
-    """
-    invalid = invalid_by_others(points)
-    if not invalid and not any(point.disturbed for point in points):
-        return points
-    places: dict[tuple[str, ...], list[HistoryRow]] = {}
-    for point in points:
-        if point.status == OK and point.value is not None:
-            places.setdefault(point.hosts, []).append(point)
-    found = []
-    for hosts, usable in places.items():
-        clean = [point for point in usable if not point.disturbed] or usable
-        first = tuple(sorted(hosts)) in invalid or not all(point.remeasured for point in usable)
-        if first and all(point.remeasured for point in clean):
-            clean = [point._replace(remeasured=False) for point in clean]
-        found += clean
-    return found
-
-
-def invalid_by_others(points: Iterable[HistoryRow]) -> set[tuple[str, ...]]:
-    """On which hosts, sorted, the first measurement is invalid because others took too much of the CPUs."""
-    return {
-        tuple(sorted(point.hosts))
-        for point in points
-        if point.hosts and not point.remeasured and point.status.startswith("invalid: others used")
-    }
 
 
 def of_night(records: Iterable[Record], night: str, remeasured: bool = False) -> Iterator[Record]:

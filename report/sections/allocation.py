@@ -12,9 +12,10 @@ from npc.figures.chart import Grid
 from npc.figures.chart import HeatCell as GridCell
 from npc.machine.fabric import ELSEWHERE, Topology, natural, places
 from npc.page.blocks import Block, Cell, Figure, Table, Text, amounts_figure, count, grid_figure, number
+from npc.records.nodes import Hosts
 from npc.records.series import Series
 from report.history import HistoryView
-from report.nodes import Hosts, NodeHistory, Nodes
+from report.nodes import NodeHistory, Nodes
 from report.runs import Report, Run
 from report.sections import present
 
@@ -57,16 +58,13 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
 
 def _nodes(run: Run) -> Iterator[NodeHistory]:
     """The nodes of a run, which lead to its series."""
-    found = Nodes()
-    for record in run.records:
-        found.add(Series.of(record), record.hosts, record.time, record.status, record.value)
     by_test = {(Series.of(series.first), series.first.hosts): series for series in run.series}
 
     def lead(test: Series, hosts: Hosts) -> tuple[str, str]:
         series = by_test[test, hosts]
         return series.ident, series.name
 
-    return found.compared(lead)
+    return Nodes.of_run(run.records).compared(lead)
 
 
 def _of_history(report: Report, history: HistoryView) -> Iterator[Block]:
@@ -163,7 +161,7 @@ def _figure(report: Report, title: str, nodes: Sequence[NodeHistory]) -> Figure:
     named = ", ".join(f"{node.name} {node.ratio:.3g}" for node in slow[:8]) or "none"
     shows = (
         f"{len(nodes)} nodes. Each is as good as the median of its tests, as ratios to the same tests on "
-        "all nodes. "
+        "all nodes that were measured with it, in the same run or night. "
         f"Below {_LOOK:g}: {named}{' and more' if len(slow) > 8 else ''}."
     )
     slow_places = {place: ratio for place, ratio in _ratios(nodes).items() if ratio < _LOOK}

@@ -133,15 +133,17 @@ KEPT = 5
 
 
 def make_history(folder: Path, nights: int = 40, platform: str = "fuchs") -> Path:
-    """A judged history of three series, of which one is 15 % slower since its 30th night; beside it the raw
-    files of the last `KEPT` nights, but for those of the last night's second launches."""
+    """A judged history of three series, of which one is 15 % slower since its 30th night, and one is measured
+    on two pairs of nodes every night.
+
+    Beside it the raw files of the last `KEPT` nights, but for those of the last night's second launches."""
     from cron.judge import judge
     from cron.publish import write_verdict
     from cron.series import panel
     from npc.records.history import History, of_night
     from npc.records.journal import Journal
 
-    chance = random.Random(2)
+    chance, other_chance = random.Random(2), random.Random(3)
     begun = datetime(2026, 9, 1, 2, 30, tzinfo=timezone.utc)
     history, journal = History(folder / platform), Journal(folder / platform)
     for night in range(nights):
@@ -149,12 +151,12 @@ def make_history(folder: Path, nights: int = 40, platform: str = "fuchs") -> Pat
         name = moment.strftime("%Y%m%dT%H%M%SZ")
         runs = folder.parent / "nights" / name
         found = []
-        for case, metric, value in (
-            ("tcp_bw", "bandwidth", 1.1e9),
-            ("udp_bw", "bandwidth", 1.0e9 * (0.85 if night >= 30 else 1.0)),
-            ("tcp_lat", "latency", 2e-5),
+        pair, other_pair = (tuple(f"n{(night + n) % 4}" for n in two) for two in ((0, 1), (2, 3)))
+        for case, metric, value, hosts in (
+            ("tcp_bw", "bandwidth", 1.1e9, pair),
+            ("udp_bw", "bandwidth", 1.0e9 * (0.85 if night >= 30 else 1.0), pair),
+            ("tcp_lat", "latency", 2e-5, pair),
         ):
-            hosts = (f"n{night % 4}", f"n{(night + 1) % 4}")
             for record in records("qperf", case, value, metric=metric, spread=AROUND[:3], nodes=2):
                 noise = math.exp(0.01 * chance.gauss(0, 1))
                 found.append(
@@ -167,6 +169,12 @@ def make_history(folder: Path, nights: int = 40, platform: str = "fuchs") -> Pat
                         raw=f"first/{case}/{record.sample}.out",
                     )
                 )
+        found += [
+            dataclasses.replace(
+                each, hosts=other_pair, value=2e-5 * math.exp(0.01 * other_chance.gauss(0, 1))
+            )
+            for each in found[-3:]
+        ]
         if night == 20:
             found[0] = replace(found[0], value=None, status="failed: connection refused")
             found[1:3] = [replace(each, value=None, status=found[0].status) for each in found[1:3]]

@@ -271,11 +271,8 @@ def slow_node(run: Run) -> Judgement:
         seen = f"{whom_of(suspect)} in {suspect['series']}: {suspect['evidence']}"
         closer = suspect.get("closer", "measure it alone")
         found.append(hint("slow_node.pairs", seen, _gain(suspect.get("slowdown")), closer=closer))
-    alone = Nodes()
-    for record in run.records:
-        if len(hosts := set(record.hosts)) == 1:
-            alone.add(Series.of(record), tuple(hosts), record.time, record.status, record.value)
-    nodes = [node for node in alone.compared(least=_LEAST_NODES) if node.series >= _LEAST_SERIES]
+    alone = Nodes.of_run((record for record in run.records if len(set(record.hosts)) == 1), _LEAST_NODES)
+    nodes = [node for node in alone.compared() if node.series >= _LEAST_SERIES]
     if not nodes and not run.suspects:
         return f"fewer than {_LEAST_NODES} nodes measured alike, and no pairs (npb --pairs)"
     for node in sorted(nodes, key=lambda node: node.ratio or 0.0):

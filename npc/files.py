@@ -228,17 +228,22 @@ def read_json(path: Path) -> Any:
         return None
 
 
-def read_lines(path: Path) -> Iterator[Any]:
-    """The values of all whole lines that are JSON; none of a file that does not exist."""
+def read_lines(path: Path, start: int = 0) -> tuple[list[Any], int]:
+    """The values of all whole lines from byte `start` on that are JSON, and the byte behind them: where to
+    read on when the file has grown."""
     try:
-        lines = read_bytes(path, LARGEST_TABLE).split(b"\n")[:-1]
+        with open_regular(path, LARGEST_TABLE) as stream:
+            stream.seek(start)
+            text = stream.read(LARGEST_TABLE)
     except FileNotFoundError:
-        return
-    for line in lines:
+        return [], 0
+    values = []
+    for line in text.split(b"\n")[:-1]:
         try:
-            yield parse_json(line)
+            values.append(parse_json(line))
         except ValueError:  # a disk that lost a block, or somebody's editor
             continue
+    return values, start + text.rfind(b"\n") + 1
 
 
 def leads_out(path: Path, *folders: Path) -> bool:

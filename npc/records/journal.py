@@ -91,19 +91,27 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / JOURNAL
+        self._nights: dict[str, JournalEntry] = {}
+        #: Bytes of the file that `_nights` has.
+        self._read = 0
 
     def note(self, night: str, event: str, **details: object) -> None:
         """Append a line and see it onto the disk."""
         append_line(self.path, {"time": now(), "night": night, "event": event, **details})
 
     def entries(self) -> list[JournalEntry]:
-        """All nights, in the order in which they began. Lines that nobody wrote are passed over."""
-        found: dict[str, JournalEntry] = {}
-        for line in read_lines(self.path):
+        """All nights, in the order in which they began. Lines that nobody wrote are passed over.
+
+        A night asks several times: only what was appended since the last time is read, into the same entries.
+        """
+        if self._read and (not self.path.exists() or self.path.stat().st_size < self._read):
+            self._nights, self._read = {}, 0  # it is another file
+        lines, self._read = read_lines(self.path, self._read)
+        for line in lines:
             if isinstance(line, dict):
                 with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError, OverflowError):
-                    _take(found, line)
-        return list(found.values())
+                    _take(self._nights, line)
+        return list(self._nights.values())
 
 
 def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:

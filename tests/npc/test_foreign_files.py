@@ -199,7 +199,7 @@ READERS: Final[dict[str, tuple[Callable[[Path], object], str, Callable[[Path], o
     "Torque's qstat": of_scheduler("pbs/torque.txt", pbs.parse_text),
     "flux jobs": of_scheduler("flux/running.json", flux.parse_jobs),
     "a JSON file": (text("a.json", "[1]"), "a.json", read_json),
-    "JSON lines": (text("a.jsonl", "[1]\n"), "a.jsonl", lambda path: list(read_lines(path))),
+    "JSON lines": (text("a.jsonl", "[1]\n"), "a.jsonl", read_lines),
 }
 OURS: Final[tuple[type[Exception], ...]] = (
     InvalidFile, OSError, click.ClickException, fabric.InvalidTopology, InvalidPattern, Silent

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from cron.series import matches
-from cron.verdict import NightVerdict, Verdict
+from cron.verdict import NightVerdict
 from npc.files import InvalidFile, append_line, parse_json, read_bytes
 from npc.records.series import Series
+from npc.records.verdicts import Verdict
 
 ACCEPTED: Final = "accepted.jsonl"
 

@@ -20,10 +20,7 @@ from typing import Final
 
 from cron.costs import Account
 from cron.matrix import PAIRS, settings_of, words_of
-from cron.publish import LAST
 from cron.rotation import NODES, NodeNights, NodeState, Work, choose, couples, expected, fitting, quota
-from cron.verdict import Coverage, Postponed, Unmeasured
-from npc.files import parse_json
 from npc.jobs import slurm
 from npc.jobs.scheduler import Silent
 from npc.jobs.suite import benchmark_file, default_of, settings, steps
@@ -35,6 +32,7 @@ from npc.records.journal import JournalEntry, Part
 from npc.records.launch import ENVIRONMENT
 from npc.records.record import OK
 from npc.records.units import format_duration
+from npc.records.verdicts import Coverage, NightDocument, Postponed, Unmeasured, Verdict, last_night
 
 #: The benchmarks of a node by itself.
 NODE_BENCHMARKS: Final = ("stream", "likwid")
@@ -133,6 +131,7 @@ class Agenda:
     _places: list[LastMeasured] = field(default_factory=list)
     _too_many: set[str] = field(default_factory=set)
     _repeated: list[Work] = field(default_factory=list)
+    _last: NightDocument | None = None
 
     def parts(self) -> Iterator[Part]:
         """The parts, each to be measured before the next one is asked for."""
@@ -141,6 +140,10 @@ class Agenda:
             if self.each_node is None:
                 return
         self._places = self.history.places()
+        try:
+            self._last = last_night(self.history.folder)
+        except (OSError, ValueError) as error:
+            self.notes.append(f"whom the last night suspects is not known: {error}")
         benchmarks = {} if self.budget_s is None else self._benchmarks()
         works = [*self._of_benchmarks(benchmarks), *self._of_nodes()]
         chosen, self.left = choose(works, self.budget_s, self._reserve_s())
@@ -348,14 +351,12 @@ class Agenda:
 
     def _suspects(self) -> tuple[set[str], set[str]]:
         """Benchmarks and nodes that the last night's verdict says something bad of, or left out as such."""
-        try:
-            told = parse_json((self.history.folder / f"{LAST}.json").read_bytes())
-            benchmarks = {each["benchmark"] for each in told["series"] if each["verdict"] != "PASS"}
-            benchmarks |= {each["benchmark"] for each in told.get("postponed") or () if each["suspect"]}
-            nodes = {node for each in told["suspects"] if each["grave"] for node in each["nodes"]}
-            return benchmarks, set(map(short_name, nodes))
-        except (AttributeError, OSError, ValueError, KeyError, TypeError):
+        if self._last is None:
             return set(), set()
+        benchmarks = {each.benchmark for each in self._last.series if each.verdict is not Verdict.PASS}
+        benchmarks |= {each.benchmark for each in self._last.postponed if each.suspect}
+        nodes = {node for each in self._last.suspects if each.grave for node in each.nodes}
+        return benchmarks, set(map(short_name, nodes))
 
     def _node_steps(self) -> list[str]:
         assert self.each_node is not None

@@ -16,8 +16,9 @@ import numpy as np
 from cron.changes import changed
 from cron.series import Panel, direction
 from cron.step_detection import MIN_EFFECT, Judged, StepDetection, first_low
-from cron.verdict import Common, SeriesVerdict, Verdict
+from cron.verdict import SeriesVerdict
 from npc.records.series import Series
+from npc.records.verdicts import Common, Verdict
 from npc.statistics.arrays import Floats
 
 #: Fewer series have nothing in common that one of them could not make alone.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from cron.matrix import Matrix, Slow
-from cron.verdict import NightSuspect, NightVerdict
+from cron.verdict import NightVerdict
 from npc.machine.ask import NoAnswer, ask
+from npc.records.verdicts import Matrix, NightSuspect, Slow
 
 
 def to_drain(night: NightVerdict, matrix: Matrix | None) -> dict[str, str]:

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from cron.series import case_of, label, parameters
-from cron.verdict import NightVerdict, SeriesVerdict, Verdict
+from cron.verdict import NightVerdict, SeriesVerdict
 from npc.catalogue import on_any_nodes
 from npc.figures.allocation import allocations, maps
 from npc.figures.chart import Axis, Chart, Grid, HeatCell, Tick, time_axis
@@ -29,6 +29,7 @@ from npc.records.nodes import beside_others
 from npc.records.record import moment
 from npc.records.series import OBSERVED, Series
 from npc.records.units import METRICS, plural
+from npc.records.verdicts import Verdict
 
 #: Panels of one picture, at most, and in one column.
 _MOST_PANELS: Final = 48

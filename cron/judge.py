@@ -28,11 +28,12 @@ from cron.changes import Change, changed
 from cron.localise import suspects
 from cron.series import Panel, direction, logarithm
 from cron.step_detection import AGAIN, MIN_NIGHTS, WINDOW, Judged, StepDetection, first_low
-from cron.verdict import Direction, NightVerdict, SeriesVerdict, Verdict
+from cron.verdict import NightVerdict, SeriesVerdict
 from npc.machine.fabric import Topology
 from npc.records.record import moment
 from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
+from npc.records.verdicts import Direction, Verdict
 from npc.statistics.arrays import Booleans, Floats, Integers
 from npc.statistics.distributions import normal_quantile, upper_tail
 from npc.statistics.medians import false_discovery
@@ -183,7 +184,7 @@ def _night_verdict(
     ]
     event, verdicts = common.folded(panel, past.together, verdicts)
     verdicts = [_beside_others(each) if each.disturbed else each for each in verdicts]
-    verdicts.sort(key=lambda each: each.verdict.value, reverse=True)
+    verdicts.sort(key=lambda each: each.verdict.gravity, reverse=True)
     night = NightVerdict(
         platform=platform,
         run=panel.runs[-1],
@@ -248,7 +249,7 @@ def _with_its_worst(night: NightVerdict) -> NightVerdict:
     named = [suspect for suspect in night.suspects if suspect.named]
     lasting = any(len(suspect.runs) >= LASTING for suspect in named)
     found.append(Verdict.DEGRADED if lasting else Verdict.WATCH if named else Verdict.PASS)
-    return dataclasses.replace(night, verdict=max(found, key=lambda each: each.value))
+    return dataclasses.replace(night, verdict=max(found, key=lambda verdict: verdict.gravity))
 
 
 def _begins(panel: Panel, baselines: Mapping[Series, Baseline]) -> Integers:

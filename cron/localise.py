@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cron.series import BenchmarkAttempt, Panel, Placements, case_of, direction
-from cron.verdict import NightSuspect
 from npc.machine.fabric import Topology, natural
 from npc.records.units import plural
+from npc.records.verdicts import NightSuspect
 from npc.statistics import localiser
 from npc.statistics.arrays import Booleans, Floats, Integers
 from npc.statistics.distributions import chance_of_failures, normal_quantile, upper_tail

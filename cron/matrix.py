@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -16,12 +15,12 @@ from typing import Final
 import msgspec
 
 from cron.series import case_of
-from cron.verdict import NightVerdict, SeriesVerdict, Verdict
+from cron.verdict import NightVerdict, SeriesVerdict
 from npc.files import parse_json, read_bytes
 from npc.places import suite
 from npc.records.history import HistoryRow
 from npc.records.journal import Part
-from npc.statistics.suspect import whom
+from npc.records.verdicts import Matrix, Slow, Verdict
 
 #: The test between two nodes, in the suite.
 PAIRS: Final = "cron/pairs/benchmark.xml"
@@ -33,48 +32,6 @@ MOST_SUSPECTS: Final = 12
 #: With more nodes than this a sample of the pairs has to do.
 ALL_PAIRS: Final = 8
 SAMPLED_ROUNDS: Final = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slow:
-    """Whom npb names: kind, name and role (`Suspect`), its nodes, by how much it is slower (None: it does not
-    answer), the evidence in words, and the test it was seen in."""
-
-    kind: str
-    name: str
-    nodes: tuple[str, ...]
-    slowdown: float | None
-    evidence: str
-    series: str
-    role: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matrix:
-    """What the matrix of pairs said.
-
-    nodes: all that were measured; suspects: those of the history among them. slow: whom npb names. pairs:
-    measurements. problem: why it says nothing; empty if it does.
-    """
-
-    nodes: tuple[str, ...]
-    suspects: tuple[str, ...]
-    slow: tuple[Slow, ...] = ()
-    pairs: int = 0
-    problem: str = ""
-
-    def __str__(self) -> str:
-        among = f"pairs of {', '.join(self.nodes)}"
-        if self.problem:
-            return f"{among}: {self.problem}"
-        if not self.slow:
-            return f"{among}: none is slower than the others now ({self.pairs} measurements)"
-        return f"{among}: " + "; ".join(
-            f"{whom(each.kind, each.name, each.role)} "
-            + ("does not answer" if each.slowdown is None else f"{each.slowdown:.1%} slower")
-            + f" ({each.evidence})"
-            for each in self.slow
-        )
 
 
 def chosen(

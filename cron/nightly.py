@@ -23,10 +23,9 @@ from cron.agenda import AT_ONCE, Agenda, EachNode, odd_nodes
 from cron.costs import account_of
 from cron.counters import rising, with_counters, with_links
 from cron.judge import confirmed, judge, with_lost, with_postponed
-from cron.matrix import Matrix
 from cron.publish import write_verdict
 from cron.series import panel
-from cron.verdict import NightVerdict, Verdict
+from cron.verdict import NightVerdict
 from npc.jobs.stop import Stop
 from npc.jobs.suite import settings
 from npc.machine.fabric import Topology
@@ -37,6 +36,7 @@ from npc.records.journal import Journal, JournalEntry, Part, missed
 from npc.records.record import Record, replace
 from npc.records.series import REMEASURED, Series
 from npc.records.units import format_duration, plural
+from npc.records.verdicts import Matrix, Verdict
 from npc.validity.disturbance import in_words
 
 #: Shares of a night's time: for repairing the one before, and for the first measurement.
@@ -310,12 +310,10 @@ class NightRun:
             idle = measure.idle_nodes(suspects)[: matrix.USUAL_NODES - len(suspects)]
             asked = matrix.part_of(suspects, idle, verdict, self.options.topology)
             few = matrix.too_few(asked, self.options.platform)
-            return matrix.Matrix(nodes=suspects, suspects=suspects, problem=few)
+            return Matrix(nodes=suspects, suspects=suspects, problem=few)
         part = matrix.part_of(suspects, witnesses, verdict, self.options.topology)
         if not self.agenda.affords("pairs"):
-            return matrix.Matrix(
-                nodes=matrix.nodes_of(part), suspects=suspects, problem="the budget is spent"
-            )
+            return Matrix(nodes=matrix.nodes_of(part), suspects=suspects, problem="the budget is spent")
         self._measure(night, part, 1.0)
         run = measure.run_of(part, night.folder)
         return matrix.read_matrix(part, run, measure.last_words(part, night.folder))

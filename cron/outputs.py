@@ -7,12 +7,12 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from cron.matrix import Matrix
 from cron.series import label, matches
-from cron.verdict import NightSuspect, NightVerdict, SeriesVerdict, Verdict
+from cron.verdict import NightVerdict, SeriesVerdict
 from npc.columns import columns
 from npc.records.record import moment
 from npc.records.units import METRICS, format_quantity
+from npc.records.verdicts import Matrix, NightSuspect, Verdict
 
 #: Rows of the table, at most; verdict.json has all.
 ROWS: Final = 60
@@ -181,7 +181,7 @@ def textfile(night: NightVerdict, ended: float) -> str:
             "benchmark": series.key.benchmark,
             "metric": series.key.metric,
         }
-        verdicts.append((labels, series.verdict.value))
+        verdicts.append((labels, series.verdict.gravity))
         if series.value is not None:
             values.append(({**labels, "unit": METRICS[series.key.metric].unit}, series.value))
     suspects = [

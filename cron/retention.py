@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cron.verdict import Verdict
 from npc.files import write_whole
 from npc.records.journal import JournalEntry
+from npc.records.verdicts import Verdict
 
 MARK: Final = ".npc-night.json"
 #: Verdicts whose raw runs are never removed.

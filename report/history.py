@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from npc.figures.allocation import NodesHad
-from npc.files import read_json
 from npc.places import workplace
 from npc.records.history import History, InvalidHistory
 from npc.records.journal import Journal
@@ -21,16 +20,12 @@ from npc.records.nodes import Hosts
 from npc.records.record import OK, Record, moment
 from npc.records.series import Series, test_name
 from npc.records.units import METRICS, format_size
+from npc.records.verdicts import VERDICT, VERDICTS, JudgedSeries, NightDocument, Verdict, read_night
 from report.nodes import NodeHistory, Nodes
 
 USUAL: Final = "history"
-VERDICT: Final = "verdict.json"
-#: Below the folder of a platform: the verdicts of every night.
-VERDICTS: Final = "verdicts"
 #: Number of last nights of which verdicts and names of raw files are read.
 _LAST_NIGHTS: Final = 60
-#: The version of ``verdict.json`` that is understood (docs/files.md).
-_SCHEMA: Final = 1
 
 
 class NoHistory(ValueError):
@@ -105,7 +100,7 @@ class HistorySeries:
     ident: str
     key: Series
     nights: tuple[NightValue, ...]
-    judged: Mapping[str, Any] = field(default_factory=dict)
+    judged: JudgedSeries | None = None
 
     @property
     def unit(self) -> str:
@@ -140,7 +135,7 @@ class HistorySeries:
     @property
     def verdict(self) -> str:
         """``PASS``, ``DEGRADED``, …; empty if nobody judged it."""
-        return str(self.judged.get("verdict", ""))
+        return self.judged.verdict.name if self.judged else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +143,8 @@ class HistoryView:
     """All that the page shows of one or several histories.
 
     rows, problems: all, and those that cannot be read. verdicts: ``verdict.json`` of each platform that has
-    one. nodes, had: by platform. pasts, raw_runs: by the folder of a platform's history.
+    one. unread: verdicts that are none, and why. nodes, had: by platform. pasts, raw_runs: by the folder of a
+    platform's history.
     """
 
     folder: Path
@@ -161,7 +157,8 @@ class HistoryView:
     series: tuple[HistorySeries, ...]
     nodes: Mapping[str, list[NodeHistory]]
     had: Mapping[str, NodesHad]
-    verdicts: Mapping[str, Mapping[str, Any]]
+    verdicts: Mapping[str, NightDocument]
+    unread: tuple[str, ...]
     pasts: Mapping[Path, History]
     raw_runs: Mapping[Path, RawRuns]
 
@@ -215,7 +212,8 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
         problems += len(past.problems)
     if not begun:
         raise NoHistory(f"{folder}: no file of it holds a row")
-    by_night = _by_night({folder, *pasts})
+    unread: list[str] = []
+    by_night = _by_night({folder, *pasts}, unread)
     nodes: defaultdict[str, Nodes] = defaultdict(Nodes)
     had: defaultdict[str, NodesHad] = defaultdict(NodesHad)
     nights: defaultdict[Series, list[NightValue]] = defaultdict(list)
@@ -234,11 +232,11 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
                     files[key.platform, run], by_night.get((key, run), ""),
                 )  # fmt: skip
                 nights[key].append(value)
-    verdicts = _verdicts({folder, *pasts})
-    judged = {key: entry for each in verdicts.values() for key, entry in _entries(each)}
+    verdicts = _verdicts({folder, *pasts}, unread)
+    judged = {entry.key: entry for document in verdicts.values() for entry in document.series}
     series = {
         key: HistorySeries(
-            f"h{number}", key, tuple(sorted(nights[key], key=lambda n: (n.time, n.run))), judged.get(key, {})
+            f"h{number}", key, tuple(sorted(nights[key], key=lambda n: (n.time, n.run))), judged.get(key)
         )
         for number, key in enumerate(sorted(nights, key=lambda key: key.order))
     }
@@ -258,6 +256,7 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
         nodes={platform: list(found.compared(lead)) for platform, found in nodes.items()},
         had=had,
         verdicts=verdicts,
+        unread=tuple(unread),
         pasts=pasts,
         raw_runs={place: RawRuns(place) for place in pasts},
     )
@@ -267,41 +266,32 @@ def _seconds(time: str) -> float:
     return moment(time).timestamp()
 
 
-def _verdicts(folders: Iterable[Path]) -> dict[str, Mapping[str, Any]]:
-    """The newest ``verdict.json`` of each platform among some folders."""
-    found: dict[str, Mapping[str, Any]] = {}
+def _verdicts(folders: Iterable[Path], unread: list[str]) -> dict[str, NightDocument]:
+    """The newest ``verdict.json`` of each platform among some folders; to `unread` why one is none."""
+    newest: dict[str, NightDocument] = {}
     for folder in sorted(folders):
-        document = _read_verdict(folder / VERDICT)
-        if document:
-            platform = str(document.get("platform", ""))
-            if str(document.get("time", "")) >= str(found.get(platform, {}).get("time", "")):
-                found[platform] = document
-    return found
+        night = _read(folder / VERDICT, unread)
+        if night and (night.platform not in newest or night.time >= newest[night.platform].time):
+            newest[night.platform] = night
+    return newest
 
 
-def _by_night(folders: Iterable[Path]) -> Mapping[tuple[Series, str], str]:
-    """(series, night) → verdict, of the last nights and where it is not PASS."""
-    found: dict[tuple[Series, str], str] = {}
-    for folder in folders:
+def _by_night(folders: Iterable[Path], unread: list[str]) -> Mapping[tuple[Series, str], str]:
+    """(series, night) → verdict, of the last nights and where it is not PASS; to `unread` why one is none."""
+    verdicts: dict[tuple[Series, str], str] = {}
+    for folder in sorted(folders):
         for path in sorted((folder / VERDICTS).glob("*.json"))[-_LAST_NIGHTS:]:
-            document = _read_verdict(path)
-            for key, entry in _entries(document) if document else ():
-                if entry.get("verdict") != "PASS":
-                    found[key, str(document.get("run"))] = str(entry.get("verdict"))
-    return found
+            night = _read(path, unread)
+            if night:
+                not_pass = (entry for entry in night.series if entry.verdict is not Verdict.PASS)
+                verdicts |= {(entry.key, night.run): entry.verdict.name for entry in not_pass}
+    return verdicts
 
 
-def _read_verdict(path: Path) -> Mapping[str, Any]:
-    """A night's verdict; empty where there is none, or none that could be read."""
-    document = read_json(path)
-    good = isinstance(document, dict) and document.get("schema") == _SCHEMA
-    return document if good and isinstance(document.get("series"), list) else {}
-
-
-def _entries(document: Mapping[str, Any]) -> Iterator[tuple[Series, Mapping[str, Any]]]:
-    """The entries of a ``verdict.json`` with their series."""
-    for entry in document["series"]:
-        try:
-            yield Series.of_row(entry), entry
-        except (AttributeError, KeyError, TypeError, ValueError):
-            continue
+def _read(path: Path, unread: list[str]) -> NightDocument | None:
+    """A night's verdict; None where there is none, or none that could be read."""
+    try:
+        return read_night(path) if path.exists() else None
+    except (OSError, ValueError) as error:
+        unread.append(str(error))
+        return None

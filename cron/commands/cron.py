@@ -104,10 +104,10 @@ def _install_units(units: dict[str, str], place: Path) -> None:
 def show(history: Path | None) -> None:
     """What is installed, and how the last nights went."""
     from cron import schedule
-    from cron.publish import last_coverage
     from npc import locks
     from npc.places import workplace
     from npc.records.journal import Journal
+    from npc.records.verdicts import last_night
 
     for table in (schedule.CRONTAB, schedule.SCRONTAB):
         try:
@@ -130,7 +130,12 @@ def show(history: Path | None) -> None:
             ended = night.verdict or "not ended"
             cut = ", was cut off" if night.cut else ""
             click.echo(f"  {night.name}  {ended}{cut}{'' if night.pruned else f'  {night.folder}'}")
-        for line in last_coverage(folder):
+        try:
+            last = last_night(folder)
+        except (OSError, ValueError) as error:
+            click.echo(f"  {error}")
+            continue
+        for line in last.coverage.lines() if last and last.coverage else ():
             click.echo(f"  {line}")
 
 

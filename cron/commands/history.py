@@ -135,12 +135,13 @@ def _verdicts(
 def _replay(past: History, verdicts: Iterable[NightVerdict], pattern: str, as_json: bool) -> None:
     """Print the verdict of every night, one after the other."""
     import dataclasses
-    import json
+
+    import msgspec
 
     from cron.outputs import replayed
     from cron.series import matches
-    from cron.verdict import SCHEMA, Verdict
     from npc.records.journal import Journal
+    from npc.records.verdicts import SCHEMA, Verdict, to_text
 
     then = {entry.name: entry.verdict for entry in Journal(past.folder).entries()}
     if not as_json:
@@ -151,10 +152,10 @@ def _replay(past: History, verdicts: Iterable[NightVerdict], pattern: str, as_js
     for night in verdicts:
         mine = (each for each in night.series if matches(pattern, each.key))
         series = tuple(each for each in mine if each.verdict is not Verdict.PASS)
-        plain = dataclasses.replace(night, series=series).as_json()
-        told.append({**plain, "counts": night.counts, "then": then.get(night.run)})
-    plain = {"schema": SCHEMA, "platform": past.folder.name, "nights": told}
-    click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
+        document = dataclasses.replace(night, series=series).document()
+        plain = msgspec.to_builtins(msgspec.structs.replace(document, counts=night.counts))
+        told.append({**plain, "then": then.get(night.run)})
+    click.echo(to_text({"schema": SCHEMA, "platform": past.folder.name, "nights": told}), nl=False)
 
 
 def _print(

@@ -167,13 +167,11 @@ def _words(tags: Sequence[str], given: Sequence[str], file: Path | None) -> tupl
 
 def _write(history: Path, outcome: NightOutcome, drain: bool, textfile: Path | None, as_json: bool) -> None:
     """Write and print the verdict; drain whom it names, if that is wanted and the verdict is bad enough."""
-    import json
-
     from cron import drain as draining
     from cron.outputs import table
     from cron.publish import write_verdict
-    from cron.verdict import Verdict
     from npc.columns import sentences
+    from npc.records.verdicts import Verdict, to_text
 
     nodes = draining.to_drain(outcome.night, outcome.matrix)
     lasting = not outcome.night.verdict < Verdict.DEGRADED
@@ -184,7 +182,7 @@ def _write(history: Path, outcome: NightOutcome, drain: bool, textfile: Path | N
         )
     written = write_verdict(history, outcome.night, outcome.notes, outcome.matrix, textfile)
     if as_json:
-        click.echo(json.dumps(written, indent=1, ensure_ascii=False))
+        click.echo(to_text(written), nl=False)
         return
     lines = [] if drain else [draining.drain_line(node, reason) for node, reason in nodes.items()]
     click.echo(sentences(table(outcome.night, outcome.notes, outcome.matrix, lines)), nl=False)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import islice
-from typing import Any
 
 from markupsafe import Markup
 
@@ -32,6 +31,7 @@ from npc.page.blocks import (
 )
 from npc.records.series import REMEASURED, Series
 from npc.records.units import METRICS, format_quantity, plural
+from npc.records.verdicts import JudgedSeries
 from report.history import HistorySeries, HistoryView, NightValue
 from report.runs import Report
 from report.sections import Absent
@@ -94,11 +94,9 @@ def build(report: Report) -> Iterator[Block]:
 
 def _rules(history: HistoryView) -> Iterator[Block]:
     """By what the nights are judged, in the words of their verdicts."""
-    rules = dict.fromkeys(
-        rule for document in history.verdicts.values() for rule in document.get("rule") or ()
-    )
+    rules = dict.fromkeys(rule for document in history.verdicts.values() for rule in document.rule)
     if rules:
-        yield Listing("The rule of the verdicts", tuple(Cell(str(rule)) for rule in rules))
+        yield Listing("The rule of the verdicts", tuple(map(Cell, rules)))
 
 
 def _order(series: HistorySeries) -> tuple[object, ...]:
@@ -142,7 +140,7 @@ def _table(order: Sequence[HistorySeries]) -> Table:
 
 def _row(series: HistorySeries, several: bool) -> tuple[Cell, ...]:
     judged, last = series.judged, series.nights[series.last]
-    effect = judged.get("effect")
+    effect = judged.effect if judged else None
     anchor = (series.anchor(series.last),)
     return (
         Cell(_name(series, several)),
@@ -151,12 +149,12 @@ def _row(series: HistorySeries, several: bool) -> tuple[Cell, ...]:
         quantity(last.median, series.unit, anchor)
         if last.n
         else NOTHING._replace(text="none", records=anchor),
-        quantity(judged.get("reference"), series.unit),
+        quantity(judged.reference if judged else None, series.unit),
         NOTHING if effect is None else Cell(f"{100 * effect:+.1f} %", sort=effect, kind="number"),
-        Cell(str(judged.get("since") or "")),
+        Cell(judged.since if judged else ""),
         count(len(series.measured)),
         Cell("", picture=_spark(series)),
-        Cell(str(judged.get("reason") or "")),
+        Cell(judged.reason if judged else ""),
     )
 
 
@@ -193,16 +191,17 @@ def _figure(report: Report, history: HistoryView, together: Sequence[HistorySeri
     if len(courses) == 1:
         courses = [courses[0]._replace(name="median of the night")]
     name = _name(first if len(together) == 1 else replace(first, key=on_any_nodes(first.key)), several)
-    judged = first.judged if len(together) == 1 else {}
-    levels = [judged.get(level) for level, *_ in _LEVELS]
+    judged = first.judged if len(together) == 1 else None
+    levels = [getattr(judged, level, None) for level, *_ in _LEVELS]
     x = time_axis("Night (UTC)", [night.time for series in together for night in series.nights], most=6)
     y = nights.value_axis(metric.capitalize(), courses, unit, filter(None, levels))
-    traces = [*nights.traces(courses, y, marked=_MOST_MARKS), *_levels(judged, x, y, unit)]
+    traces = [*nights.traces(courses, y, marked=_MOST_MARKS)]
+    traces += _levels(judged, x, y, unit) if judged else ()
     shows = f"{name} in {len({night.run for series in together for night in series.measured})} nights."
-    told = [series for series in together if series.judged.get("reason")]
-    for series in told:
-        of = f" on {plural(series.key.nodes, 'node')}" if len(together) > 1 else ""
-        shows += f" The last one{of}: {series.judged['reason']}."
+    for series in together:
+        if series.judged and series.judged.reason:
+            of = f" on {plural(series.key.nodes, 'node')}" if len(together) > 1 else ""
+            shows += f" The last one{of}: {series.judged.reason}."
     verdicts = dict.fromkeys(filter(None, (series.verdict for series in sorted(together, key=_order))))
     chart = Chart(
         ident=report.ident(),
@@ -228,17 +227,20 @@ def _course(series: HistorySeries, most: int) -> nights.Course:
         )
         for night in series.nights
     )  # fmt: skip
-    begun = _moment(series, str(series.judged.get("since") or ""))
-    label = f"another level since {series.judged.get('since')}, {series.judged.get('direction') or 'changed'}"
-    return nights.Course("", course, [] if begun is None else [(begun, label)])
+    judged = series.judged
+    begun = _moment(series, judged.since) if judged else None
+    if judged is None or begun is None:
+        return nights.Course("", course)
+    label = f"another level since {judged.since}, {judged.direction or 'changed'}"
+    return nights.Course("", course, [(begun, label)])
 
 
-def _levels(judged: Mapping[str, Any], x: Axis, y: Axis, unit: str) -> Iterator[tuple[Trace, str]]:
+def _levels(judged: JudgedSeries, x: Axis, y: Axis, unit: str) -> Iterator[tuple[Trace, str]]:
     """The levels that a series was judged by, each with how to read it."""
     for name, words, colour, dashes, reading in _LEVELS:
-        level = judged.get(name)
+        level: float | None = getattr(judged, name)
         # After a low night everything below the usual value is measured again.
-        same = name == "limit" and level == judged.get("reference")
+        same = name == "limit" and level == judged.reference
         if level is not None and math.isfinite(level) and not same:
             label = f"{words}: {format_quantity(level, unit)}"
             level_line = ((x.low, level), (x.high, level))

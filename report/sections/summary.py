@@ -10,6 +10,7 @@ from typing import Any
 from npc.page.blocks import Block, Cell, Listing, Table, Text, percent, quantity, size_cell
 from npc.places import shown
 from npc.records.units import plural
+from npc.records.verdicts import JudgedSeries, Verdict
 from npc.statistics.medians import MIN_SAMPLES
 from npc.statistics.suspect import whom_of
 from npc.validity.disturbance import remark
@@ -94,40 +95,38 @@ def _of_history(history: HistoryView) -> Iterator[Block]:
         yield Text(
             f"There is {history.words}; no verdict.json lies with it, so nothing in it is judged.", "note"
         )
+    if history.unread:
+        yield Listing("Verdicts that cannot be read", tuple(map(Cell, history.unread[:_MOST])), "note")
     for platform, document in history.verdicts.items():
-        rows = document["series"]
-        counts = Counter(str(row.get("verdict")) for row in rows)
+        rows = document.series
+        counts = Counter(row.verdict.name for row in rows)
         words = ", ".join(f"{counts[name]} {name}" for name in _VERDICTS if counts[name])
-        night = str(document.get("verdict", ""))
+        night = document.verdict.name
         yield Text(
-            f"{platform}, night {document.get('run', '')}: {night} ({words or 'no series'}).",
+            f"{platform}, night {document.run}: {night} ({words or 'no series'}).",
             _TONES.get(night, "bad"),  # type: ignore[arg-type]
         )
         places = {id(series.judged): series for series in history.series if series.judged}
-        if bad := [row for row in rows if row.get("verdict") not in ("PASS", None)]:
+        if bad := [row for row in rows if row.verdict is not Verdict.PASS]:
             items = [_judged(row, places.get(id(row))) for row in bad[:_MOST]]
             more = f", {len(bad) - _MOST} more in its section" if len(bad) > _MOST else ""
             yield Listing(f"Not as usual{more}", tuple(items), "bad")
-        matrix = document.get("pairs") or {}
-        slow = [
-            Cell(f"{whom_of(each)}: {each['evidence']} ({each['series']})") for each in matrix.get("slow", ())
-        ]
-        if slow:
-            yield Listing("Named by the pairs that were measured on suspicion", tuple(slow), "bad")
-        elif matrix.get("problem"):
-            yield Text(f"The pairs measured on suspicion say nothing: {matrix['problem']}.", "note")
-        if besides := [Cell(str(note)) for note in document.get("notes") or ()]:
-            yield Listing("What else happened in that night", tuple(besides), "note")
-        suspects = [each for each in document.get("suspects", ()) if each.get("named")]
-        if suspects:
-            items = [Cell(f"{whom_of(s)}, since {s['since']}: {s['evidence']}") for s in suspects]
+        if (matrix := document.pairs) and matrix.slow:
+            slow = tuple(Cell(f"{each.whom}: {each.evidence} ({each.series})") for each in matrix.slow)
+            yield Listing("Named by the pairs that were measured on suspicion", slow, "bad")
+        elif matrix and matrix.problem:
+            yield Text(f"The pairs measured on suspicion say nothing: {matrix.problem}.", "note")
+        if document.notes:
+            yield Listing("What else happened in that night", tuple(map(Cell, document.notes)), "note")
+        if suspects := [each for each in document.suspects if each.named]:
+            items = [Cell(f"{each.whom}, since {each.since}: {each.evidence}") for each in suspects]
             yield Listing("To blame, by the nights together", tuple(items), "bad")
 
 
-def _judged(row: Mapping[str, Any], series: HistorySeries | None) -> Cell:
-    name = series.name if series else f"{row.get('benchmark')} {row.get('case')} {row.get('size') or ''}"
-    since = f", since {row['since']}" if row.get("since") else ""
-    text = f"{row.get('verdict')}: {name} {row.get('metric')}: {row.get('reason')}{since}"
+def _judged(row: JudgedSeries, series: HistorySeries | None) -> Cell:
+    name = series.name if series else f"{row.benchmark} {row.case} {row.size or ''}"
+    since = f", since {row.since}" if row.since else ""
+    text = f"{row.verdict.name}: {name} {row.metric}: {row.reason}{since}"
     return Cell(text, href=f"#{series.ident}" if series else "#history")
 
 
@@ -174,10 +173,10 @@ def _todo(run: Run, report: Report) -> Iterator[Cell]:
 def _todo_of_history(history: HistoryView) -> list[Cell]:
     found = []
     for document in history.verdicts.values():
-        for suspect in document.get("suspects", ()):
-            if suspect.get("named") and suspect.get("kind") == "node":
-                drain = f"scontrol update nodename={suspect['name']} state=drain reason=npc"
-                found.append(Cell(f"take {suspect['name']} out until it is mended: {drain}"))
+        for suspect in document.suspects:
+            if suspect.named and suspect.kind == "node":
+                drain = f"scontrol update nodename={suspect.name} state=drain reason=npc"
+                found.append(Cell(f"take {suspect.name} out until it is mended: {drain}"))
     if history.problems:
         found.append(Cell(f"{plural(history.problems, 'row')} of the history cannot be read"))
     return found

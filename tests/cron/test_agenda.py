@@ -14,13 +14,13 @@ import pytest
 from cron.agenda import Agenda, EachNode, parts_of_nodes
 from cron.costs import Account, Cost
 from cron.judge import with_postponed
-from cron.publish import last_coverage
 from cron.rotation import NODES, Work
-from cron.verdict import Coverage, NightVerdict, Unmeasured, Verdict
+from cron.verdict import NightVerdict
 from npc.jobs.suite import default_of, steps
 from npc.parameters import TAGS
 from npc.records.history import History, LastMeasured
 from npc.records.journal import Journal, JournalEntry
+from npc.records.verdicts import Coverage, Postponed, Unmeasured, Verdict, last_night, write_night
 from tests.lab.in_process import npc
 from tests.made.history import a_record
 from tests.paths import ROOT
@@ -92,8 +92,9 @@ def test_what_nobody_knows_the_cost_of_is_measured_until_the_budget_is_spent(tmp
 
 def test_a_suspect_that_was_left_out_stays_one(tmp_path: Path) -> None:
     nights = past(tmp_path, [COSTS] * 3)
-    told = {"series": [], "suspects": [], "postponed": [{"benchmark": "sockperf", "suspect": True}]}
-    (tmp_path / "verdict.json").write_text(json.dumps(told))
+    left_out = (Postponed(benchmark="sockperf", since="", suspect=True),)
+    night = NightVerdict(platform="p", run="x", time="", verdict=Verdict.PASS, series=(), postponed=left_out)
+    write_night(tmp_path, night.document())
     parts = agenda(tmp_path, nights, budget_s=250.0).parts()
     assert next(parts).name == "first-sockperf"
 
@@ -179,13 +180,15 @@ def test_coverage_names_the_nodes_by_their_reasons(tmp_path: Path) -> None:
         within=14, nodes=64, unmeasured=(*unmeasured, Unmeasured(node="x", last="y", why="busy"))
     )
     night = NightVerdict(platform="p", run="x", time="", verdict=Verdict.PASS, series=(), coverage=coverage)
-    (tmp_path / "verdict.json").write_text(json.dumps(night.as_json()))
-    assert last_coverage(tmp_path) == [
+    write_night(tmp_path, night.document())
+    last = last_night(tmp_path)
+    assert last and last.coverage
+    assert last.coverage.lines() == [
         "51 of 64 nodes measured in the last 14 nights",
         "not measured: n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 and 2 more: drained (bad DIMM), never measured",
         "not measured: x: busy",
     ]
-    assert last_coverage(tmp_path / "nothing") == []
+    assert last_night(tmp_path / "nothing") is None
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import pytest
 
 from cron.judge import judge
 from cron.series import panel
-from cron.verdict import NightVerdict, Verdict
+from cron.verdict import NightVerdict
 from npc.records.history import History, of_night
 from npc.records.record import Record
+from npc.records.verdicts import Verdict
 
 BEGUN = datetime(2026, 10, 1, 2, 30, tzinfo=timezone.utc)
 NIGHTS = 21

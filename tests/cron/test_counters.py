@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from cron.counters import STANDS, rising, with_counters, with_links
-from cron.verdict import NightSuspect, NightVerdict, Verdict
+from cron.verdict import NightVerdict
 from npc.machine.counters import meaning
 from npc.records.history import History
 from npc.records.launch import Launch, LaunchLog
 from npc.records.record import replace
+from npc.records.verdicts import NightSuspect, Verdict
 from npc.validity.moved import DuringLaunch, evidence, of_mark
 from tests.made.history import a_record
 

@@ -15,13 +15,14 @@ import pytest
 
 from cron.figures import _alike, _when, course, pictures, relative_by_node
 from cron.variation import variations
-from cron.verdict import SeriesVerdict, Verdict
+from cron.verdict import SeriesVerdict
 from npc.figures.chart import quantity_axis, time_axis
 from npc.figures.nights import Course, NightPoint, traces
 from npc.machine.fabric import parse
 from npc.records.history import History, HistoryRow
 from npc.records.nights import series_nights
 from npc.records.series import Series
+from npc.records.verdicts import Verdict
 from tests.made.history import KEY, a_record
 
 NPC = Path(sys.executable).with_name("npc")

@@ -17,11 +17,12 @@ from cron.judge import THRESHOLD, judge
 from cron.localise import suspects
 from cron.series import label, matches, panel
 from cron.step_detection import StepDetection
-from cron.verdict import NightVerdict, SeriesVerdict, Verdict
+from cron.verdict import NightVerdict, SeriesVerdict
 from npc.machine.fabric import parse
 from npc.machine.platform import InvalidPlatform, Platform, read_platform
 from npc.records.history import HistoryRow
 from npc.records.series import Series
+from npc.records.verdicts import Verdict, to_text
 from tests.bench.acceptance import (
     accuse,
     accuse_innocent,
@@ -391,7 +392,7 @@ def test_patterns_name_series_by_words_from_the_left() -> None:
 def test_the_verdict_is_plain_json() -> None:
     slow = [*points([*quiet(30), 0.7, 0.7]), again(30, 0.7), again(31, 0.71)]
     night = judged([*slow, *points(quiet(32), LATENCY, 1e-5)])
-    plain = json.loads(json.dumps(night.as_json()))
+    plain = json.loads(to_text(night.document()))
     assert (plain["schema"], plain["verdict"], plain["exit_code"]) == (1, "DEGRADED", 13)
     assert plain["counts"]["DEGRADED"] == 1 and plain["counts"]["PASS"] == 1
     worst = plain["series"][0]
@@ -506,7 +507,7 @@ def test_a_night_in_which_everything_is_slower_is_one_event_with_one_line() -> N
     assert night.common.effect == pytest.approx(-0.1, abs=0.02)
     assert night.common.worse >= 55 and night.common.series == 60
     assert sum(each.verdict is Verdict.WATCH for each in night.series) <= 2
-    assert json.loads(json.dumps(night.as_json()))["common"]["verdict"] == "WATCH"
+    assert json.loads(to_text(night.document()))["common"]["verdict"] == "WATCH"
 
 
 def test_everything_slower_for_three_nights_is_degraded_and_one_worse_still_stands_out() -> None:

@@ -15,10 +15,10 @@ from cron.acceptance_bands import bands_of
 from cron.commands.history import history
 from cron.judge import judge, replay
 from cron.series import Panel, panel
-from cron.verdict import Verdict
 from npc.machine.platform import Platform
 from npc.records.history import History, HistoryRow
 from npc.records.journal import Journal
+from npc.records.verdicts import Verdict
 from tests.made.history import BEGUN, KEY, a_record
 
 NIGHTS = 36

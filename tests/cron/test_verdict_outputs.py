@@ -10,17 +10,19 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cron.drain import drain_line, to_drain
 from cron.judge import confirmed, with_lost
-from cron.matrix import Matrix, Slow, chosen, part_of, too_few
+from cron.matrix import chosen, part_of, too_few
 from cron.outputs import junit, table, textfile
 from cron.publish import write_verdict
-from cron.verdict import NightSuspect, NightVerdict, SeriesVerdict, Verdict
+from cron.verdict import NightVerdict, SeriesVerdict
 from npc.records.series import Series
+from npc.records.verdicts import Matrix, NightSuspect, Slow, Verdict, read_night
 
 KEY = Series("lab", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
 BAD = SeriesVerdict(
@@ -37,7 +39,7 @@ N3 = NightSuspect(
 def night(*series: SeriesVerdict, suspects: tuple[NightSuspect, ...] = ()) -> NightVerdict:
     return NightVerdict(
         platform="lab", run="20261121T023000Z", time="2026-11-21T02:30:00+00:00",
-        verdict=max((each.verdict for each in series), key=lambda each: each.value), series=series,
+        verdict=max(each.verdict for each in series), series=series,
         suspects=suspects, rule=("the rule",),
     )  # fmt: skip
 
@@ -109,8 +111,9 @@ def test_all_files_of_a_night_are_written(tmp_path: Path) -> None:
     collector.mkdir()
     told = night(BAD, suspects=(N3,))
     written = write_verdict(tmp_path, told, ["a note"], None, collector)
-    assert json.loads((tmp_path / "verdict.json").read_text()) == json.loads(json.dumps(written))
-    assert (written["verdict"], written["exit_code"], written["notes"]) == ("DEGRADED", 13, ["a note"])
+    assert read_night(tmp_path / "verdict.json") == written
+    assert read_night(tmp_path / "verdicts" / f"{told.run}.json") == written
+    assert (written.verdict, written.exit_code, written.notes) == (Verdict.DEGRADED, 13, ("a note",))
     names = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert names == {"verdict.json", f"{told.run}.json", "verdict.xml", "verdict.prom", "npc-lab.prom"}
     assert (collector / "npc-lab.prom").read_text() == (tmp_path / "verdict.prom").read_text()
@@ -124,13 +127,15 @@ def test_the_matrix_decides_whom_to_drain_and_without_one_the_history_does() -> 
     innocent = Matrix(nodes=("n1", "n3"), suspects=("n3",), pairs=9)
     assert to_drain(told, innocent) == {}
     n1 = Slow(kind="node", name="n1", nodes=("n1",), slowdown=None, evidence="", series="")
-    assert to_drain(told, replace(innocent, slow=(n1,))) == {"n1": "NPC 20261121T023000Z: does not answer"}
-    sends = replace(n1, slowdown=0.7, role="sender")
-    weaker = replace(sends, slowdown=0.1, role="receiver")
-    assert to_drain(told, replace(innocent, slow=(sends, weaker))) == {
+    assert to_drain(told, msgspec.structs.replace(innocent, slow=(n1,))) == {
+        "n1": "NPC 20261121T023000Z: does not answer"
+    }
+    sends = msgspec.structs.replace(n1, slowdown=0.7, role="sender")
+    weaker = msgspec.structs.replace(sends, slowdown=0.1, role="receiver")
+    assert to_drain(told, msgspec.structs.replace(innocent, slow=(sends, weaker))) == {
         "n1": "NPC 20261121T023000Z: 70% slower as sender"
     }
-    assert "node n1 as sender 70.0% slower" in str(replace(innocent, slow=(sends,)))
+    assert "node n1 as sender 70.0% slower" in str(msgspec.structs.replace(innocent, slow=(sends,)))
     line = drain_line("n3", "NPC: 70% slower")
     assert line == "scontrol update nodename=n3 state=drain 'reason=NPC: 70% slower'"
 

@@ -27,7 +27,6 @@ from click.testing import CliRunner
 import parsers
 from cron.acceptance import read_acceptances
 from cron.matrix import matrix_of
-from cron.publish import last_coverage
 from npb.schedule import InvalidPattern, read_pairs
 from npc import locks
 from npc.files import InvalidFile, read_json, read_lines, write_whole
@@ -44,6 +43,16 @@ from npc.records.journal import Journal, missed
 from npc.records.launch import read_launches
 from npc.records.record import read_csv
 from npc.records.study import read_study
+from npc.records.verdicts import (
+    Coverage,
+    JudgedSeries,
+    Matrix,
+    NightDocument,
+    Unmeasured,
+    Verdict,
+    read_night,
+    write_night,
+)
 from npc.validity.check import examine
 from observe.efficiency_command import gpu_efficiencies
 from observe.elf import ElfFile
@@ -64,7 +73,7 @@ from tests.lab.counted import build, count
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.made.damaged import changed_bytes, changed_json, changed_number, changed_words, damaged
 from tests.made.foreign import a_history, a_jube_run, a_run, a_study, an_observation, fits
-from tests.made.history import BEGUN
+from tests.made.history import BEGUN, KEY
 from tests.made.run_folder import make_pairs
 from tests.paths import ROOT
 
@@ -124,9 +133,16 @@ def text(name: str, good: str) -> Callable[[Path], None]:
 
 def a_verdict(folder: Path) -> None:
     folder.mkdir(parents=True)
-    lost = [{"node": "n3", "last": "", "why": "down"}]
-    told = {"coverage": {"within": 3, "nodes": 3, "unmeasured": lost}}
-    write_whole(folder / "verdict.json", json.dumps(told))
+    series = JudgedSeries(**KEY._asdict(), verdict=Verdict.FAIL, value=1.0, hosts=("n1", "n2"))
+    write_night(
+        folder,
+        NightDocument(
+            platform="p", run="x", time="2026-11-20T02:30:00Z", verdict=Verdict.FAIL, exit_code=14,
+            series=(series,), lost={"n3": "it fell silent"}, notes=("a note",),
+            coverage=Coverage(within=3, nodes=3, unmeasured=(Unmeasured(node="n3", last="", why="down"),)),
+            pairs=Matrix(nodes=("n1", "n2"), suspects=("n1",), problem="too few"),
+        ),
+    )  # fmt: skip
 
 
 def nights(path: Path) -> None:
@@ -188,7 +204,7 @@ READERS: Final[dict[str, tuple[Callable[[Path], object], str, Callable[[Path], o
     "an observation": (an_observation, "raw/0000.observed.json", observation),
     "efficiencies of GPUs": (text("gpu.csv", GPUS), "gpu.csv", gpu_efficiencies),
     "fits": (fits, "fit.json", predicted),
-    "the last verdict": (a_verdict, "verdict.json", lambda path: last_coverage(path.parent)),
+    "the last verdict": (a_verdict, "verdict.json", read_night),
     "JUBE's workpackages": (a_jube_run, "workpackages.xml", workpackages),
     "JUBE's configuration": (a_jube_run, "configuration.xml", workpackages),
     "squeue": of_scheduler("slurm/squeue.txt", slurm.parse_squeue),

@@ -166,9 +166,9 @@ def _pairs(run: Path, records: Sequence[Record], as_json: bool) -> Iterator[str]
     """What a run that measured pairs of nodes alone says of them, instead of ceilings: nothing for others."""
     if not records or {record.benchmark for record in records} != {PAIRS_NAME}:
         return
-    from cron.matrix import matrix_of, verdicts_of
+    from cron.matrix import matrix_of, pair_files_of
 
-    for file in verdicts_of(run):
+    for file in pair_files_of(run):
         if as_json:
             yield read_text(file).rstrip()
             continue

@@ -12,14 +12,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from cron.series import case_of
 from cron.verdict import NightVerdict, SeriesVerdict
-from npc.files import parse_json, read_bytes
 from npc.places import suite
 from npc.records.history import HistoryRow
 from npc.records.journal import Part
+from npc.records.pair_verdicts import PAIRS as PAIRS_FILE
+from npc.records.pair_verdicts import read_pairs
 from npc.records.verdicts import Matrix, Slow, Verdict
 
 #: The test between two nodes, in the suite.
@@ -127,50 +126,32 @@ def _qperf_test(night: NightVerdict) -> str:
 
 
 def read_matrix(part: Part, run: Path | None, words: str) -> Matrix:
-    """What npb's ``verdict.json`` of the run says; `words` are the last that the part printed."""
+    """What npb's ``pairs.json`` of the run says; `words` are the last that the part printed."""
     nodes = nodes_of(part)
-    files = verdicts_of(run) if run else []
+    files = pair_files_of(run) if run else []
     if not files:
         return Matrix(nodes=nodes, suspects=part.hosts, problem=f"not measured: {words or 'no output'}")
     return matrix_of(files[-1], nodes, part.hosts)
 
 
-def verdicts_of(run: Path) -> list[Path]:
-    """The ``verdict.json`` of every measurement of pairs in a run."""
-    return sorted(run.rglob("launches/verdict.json"))
-
-
-class _Suspect(msgspec.Struct):
-    kind: str
-    name: str
-    slowdown: float | None
-    evidence: str
-    nodes: tuple[str, ...]
-    role: str = ""
-
-
-class _Verdict(msgspec.Struct):
-    measurements: int
-    judged: int
-    undecided: list[str]
-    suspects: list[_Suspect]
-
-
-class _SeriesVerdict(msgspec.Struct):
-    series: str
-    verdict: _Verdict
+def pair_files_of(run: Path) -> list[Path]:
+    """The ``pairs.json`` of every measurement of pairs in a run."""
+    return sorted(run.rglob(f"launches/{PAIRS_FILE}"))
 
 
 def matrix_of(file: Path, nodes: tuple[str, ...], suspects: tuple[str, ...] = ()) -> Matrix:
-    """What a ``verdict.json`` of npb says of pairs of these nodes; a damaged one says nothing."""
+    """What a ``pairs.json`` says of pairs of these nodes; a damaged one says nothing."""
     try:
-        entries = msgspec.convert(parse_json(read_bytes(file)), list[_SeriesVerdict])
-    except (ValueError, msgspec.ValidationError) as error:
-        return Matrix(nodes=nodes, suspects=suspects, problem=f"{file}: {error}")
+        entries = read_pairs(file)
+    except (OSError, ValueError) as error:
+        return Matrix(nodes=nodes, suspects=suspects, problem=str(error))
     slow: dict[tuple[str, str, str], Slow] = {}
     for entry in entries:
         for each in entry.verdict.suspects:
-            named = Slow(**msgspec.structs.asdict(each), series=entry.series)
+            named = Slow(
+                kind=each.kind, name=each.name, nodes=each.nodes, slowdown=each.slowdown,
+                evidence=each.evidence, series=entry.series, role=each.role,
+            )  # fmt: skip
             slow.setdefault((named.kind, named.name, named.role), named)
     pairs = sum(entry.verdict.measurements for entry in entries)
     known = sum(entry.verdict.judged for entry in entries)

@@ -6,16 +6,15 @@ series has its own verdict.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from npb.launch_result import LaunchResult
 from npb.suspects import Localisation, PairResult
-from npc.files import write_whole
+from npc.records.pair_verdicts import write_pairs
 from npc.records.reading import Reading
 from npc.records.record import OK
 from npc.records.units import METRICS, format_quantity, format_size
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 #: What can say that a node is slow; losses and retransmissions cannot.
 _JUDGED: Final = ("bandwidth", "latency", "message_rate")
-VERDICTS: Final = "verdict.json"
 
 
 class Attempt(NamedTuple):
@@ -151,12 +149,14 @@ def rules(verdicts: Iterable[Localisation]) -> str:
 
 
 def save(verdicts: dict[PairReadings, Localisation], folder: Path) -> None:
-    """Write ``verdict.json``."""
-    rows: list[dict[str, Any]] = [
-        {"series": str(which), **which._asdict(), "verdict": verdict.as_json()}
-        for which, verdict in verdicts.items()
-    ]
-    write_whole(folder / VERDICTS, json.dumps(rows, indent=1) + "\n")
+    """Write ``pairs.json``."""
+    write_pairs(
+        folder,
+        (
+            {"series": str(which), **which._asdict(), "verdict": verdict.as_json()}
+            for which, verdict in verdicts.items()
+        ),
+    )
 
 
 def draw(

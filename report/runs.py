@@ -6,6 +6,7 @@ that every number of the page links to, where its samples stand with their raw f
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 from npc import catalogue
@@ -24,6 +25,7 @@ from npc.machine.fabric import Topology
 from npc.machine.platform import InvalidPlatform, Platform
 from npc.places import shown
 from npc.records.launch import ENVIRONMENT, Launch
+from npc.records.pair_verdicts import PAIRS, BlamedByPairs, PairsVerdict, read_pairs
 from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
 from npc.records.series import Series, circumstances, identity, neutral_case, qualifiers, test_name
@@ -38,8 +40,6 @@ from report.history import HistoryView
 from report.observed import Observed, read_observed
 from roofline.analyse import analyse
 from roofline.result import Ceiling, Estimate, Roofline
-
-_VERDICT: Final = frozenset({"healthy", "judged", "nodes", "rule", "suspects", "undecided"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,26 +238,26 @@ class Run:
                 found[raw, series.first.size].append(series)
         return found
 
-    def verdicts(self) -> list[tuple[Path, list[Mapping[str, Any]]]]:
-        """``verdict.json`` of every measurement of pairs: its folder, and its entries (docs/files.md)."""
+    @cached_property
+    def pair_verdicts(self) -> list[tuple[Path, tuple[PairsVerdict, ...]]]:
+        """``pairs.json`` of every measurement of pairs that can be read: its folder, and its entries."""
         own = {self.folder, *(guest.folder for guest in self.guests)}
         folders = own | {self.folder / Path(launch.raw).parent.parent for launch in self.launches}
-        folders |= {file.parent for folder in own for file in folder.glob("*/verdict.json")}
-        found = []
+        folders |= {file.parent for folder in own for file in folder.glob(f"*/{PAIRS}")}
+        verdicts = []
         for folder in sorted(folders):
-            entries = read_json(folder / "verdict.json")
-            if isinstance(entries, list) and all(map(_is_verdict, entries)):
-                found.append((folder, entries))
-        return found
+            with contextlib.suppress(OSError, ValueError):
+                verdicts.append((folder, read_pairs(folder / PAIRS)))
+        return verdicts
 
     @cached_property
-    def suspects(self) -> list[Mapping[str, Any]]:
-        """Whom the measurements of pairs blame, each with the ``series`` that does."""
+    def suspects(self) -> list[tuple[BlamedByPairs, str]]:
+        """Whom the measurements of pairs blame, each with the series that does."""
         return [
-            {**suspect, "series": entry.get("series", "")}
-            for _, entries in self.verdicts()
+            (suspect, entry.series)
+            for _, entries in self.pair_verdicts
             for entry in entries
-            for suspect in entry["verdict"]["suspects"]
+            for suspect in entry.verdict.suspects
         ]
 
     @property
@@ -461,9 +461,3 @@ def _labels(named: Sequence[tuple[Path, str]]) -> list[str]:
 def hosts_of(records: Iterable[Record]) -> list[str]:
     """All hosts of some records, sorted."""
     return sorted({host for record in records for host in record.hosts})
-
-
-def _is_verdict(entry: Any) -> bool:
-    """Whether it is an entry of npb's ``verdict.json``."""
-    verdict = entry.get("verdict") if isinstance(entry, dict) else None
-    return isinstance(verdict, dict) and verdict.keys() >= _VERDICT

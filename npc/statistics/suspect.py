@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from npc.machine.fabric import Kind
 
@@ -39,11 +38,6 @@ class Suspect:
     def whom(self) -> str:
         """Kind, name and role in words."""
         return whom(self.kind, self.name, self.role)
-
-
-def whom_of(suspect: Mapping[str, Any]) -> str:
-    """`Suspect.whom` of a suspect in a ``verdict.json``."""
-    return whom(suspect["kind"], suspect["name"], suspect.get("role", ""))
 
 
 def whom(kind: str, name: str, role: str = "") -> str:

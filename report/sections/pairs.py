@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from npc.figures.pairs import Pair, Pairs
 from npc.machine.fabric import Topology
 from npc.page.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid_figure, number, quantity
+from npc.records.pair_verdicts import PairsJudgement, PairsVerdict
 from npc.records.series import test_name
 from npc.records.units import METRICS, format_quantity, format_size
-from npc.statistics.suspect import whom_of
 from report.runs import Repeats, Report, Run
 from report.sections import of_runs, present
 
@@ -52,10 +52,10 @@ def build(report: Report) -> Iterator[Block]:
 
 def _of_run(report: Report, run: Run) -> Iterator[Block]:
     tests = tests_of_pairs(run)
-    verdicts = [entry for _, entries in run.verdicts() for entry in entries]
+    verdicts = [entry for _, entries in run.pair_verdicts for entry in entries]
     shown = list(tests.items())[:_MOST_TESTS]
     for test, series in shown:
-        verdict = next((entry["verdict"] for entry in verdicts if _is_of(entry, test)), None)
+        verdict = next((entry.verdict for entry in verdicts if _is_of(entry, test)), None)
         yield _figure(report, run, test, _pairs(run, test, series, report.topology), verdict)
         if verdict:
             yield from _verdict(verdict)
@@ -82,8 +82,8 @@ def tests_of_pairs(run: Run) -> dict[PairTest, list[Repeats]]:
     return dict(sorted(many.items(), key=lambda item: (item[0][:3], -(item[0].size or 0))))
 
 
-def _is_of(entry: Mapping[str, Any], test: PairTest) -> bool:
-    return (entry.get("case"), entry.get("metric"), entry.get("size")) == test[1:]
+def _is_of(entry: PairsVerdict, test: PairTest) -> bool:
+    return (entry.case, entry.metric, entry.size) == test[1:]
 
 
 def _pairs(run: Run, test: PairTest, found: Sequence[Repeats], topology: Topology | None) -> Pairs:
@@ -103,10 +103,8 @@ def _pairs(run: Run, test: PairTest, found: Sequence[Repeats], topology: Topolog
     return Pairs(values, metric.unit, metric.better, normal, topology, _MOST_NODES, idents)
 
 
-def _figure(
-    report: Report, run: Run, test: PairTest, pairs: Pairs, verdict: Mapping[str, Any] | None
-) -> Figure:
-    suspects = verdict["suspects"] if verdict else ()
+def _figure(report: Report, run: Run, test: PairTest, pairs: Pairs, verdict: PairsJudgement | None) -> Figure:
+    suspects = verdict.suspects if verdict else ()
     name, groups = test.name, pairs.groups
     measured = sum(map(bool, pairs.values.values()))
     normal = format_quantity(pairs.normal, pairs.unit)
@@ -123,8 +121,8 @@ def _figure(
         report.ident(),
         title,
         f"{shows} The table below has the numbers, the worst first.",
-        blamed={host for suspect in suspects for host in suspect["nodes"]},
-        links=[suspect["nodes"] for suspect in suspects if suspect["kind"] == "link"],
+        blamed={host for suspect in suspects for host in suspect.nodes},
+        links=[suspect.nodes for suspect in suspects if suspect.kind == "link"],
     )
     return grid_figure(grid, shows, _READING, _table(title, pairs))
 
@@ -150,15 +148,13 @@ def _table(title: str, pairs: Pairs) -> Table:
     )
 
 
-def _verdict(verdict: Mapping[str, Any]) -> Iterator[Block]:
-    suspects = [
-        Cell(f"{whom_of(each)}: {each['evidence']}. Next: {each['closer']}") for each in verdict["suspects"]
-    ]
+def _verdict(verdict: PairsJudgement) -> Iterator[Block]:
+    suspects = [Cell(f"{each.whom}: {each.evidence}. Next: {each.closer}") for each in verdict.suspects]
     if suspects:
         yield Listing("To blame", tuple(suspects), "bad")
-    elif verdict["healthy"]:
+    elif verdict.healthy:
         yield Text("Nobody is to blame.", "good")
-    if verdict["undecided"]:
-        yield Listing("Undecided", tuple(map(Cell, verdict["undecided"])), "note")
-    if verdict["rule"]:
-        yield Listing("The rule", tuple(map(Cell, verdict["rule"])))
+    if verdict.undecided:
+        yield Listing("Undecided", tuple(map(Cell, verdict.undecided)), "note")
+    if verdict.rule:
+        yield Listing("The rule", tuple(map(Cell, verdict.rule)))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from npc.page.blocks import Block, Cell, Listing, Table, Text, percent, quantity, size_cell
 from npc.places import shown
+from npc.records.pair_verdicts import BlamedByPairs, PairsVerdict
 from npc.records.units import plural
 from npc.records.verdicts import JudgedSeries, Verdict
 from npc.statistics.medians import MIN_SAMPLES
-from npc.statistics.suspect import whom_of
 from npc.validity.disturbance import remark
 from report.advice import advise
 from report.history import HistorySeries, HistoryView
@@ -59,35 +58,33 @@ def _verdict(run: Run) -> Iterator[Block]:
     bad = kinds["failed"] + kinds["timeout"] + kinds["invalid"]
     text += f" {remark(run.disturbed)}" if run.disturbed else ""
     yield Text(text, "bad" if not run.usable else "note" if bad or run.disturbed else "good")
-    for _, entries in run.verdicts():
+    for _, entries in run.pair_verdicts:
         for entry in entries:
             yield from _pairs(run, entry)
 
 
-def _pairs(run: Run, entry: Mapping[str, Any]) -> Iterator[Block]:
+def _pairs(run: Run, entry: PairsVerdict) -> Iterator[Block]:
     """What npb said about many pairs."""
-    verdict = entry["verdict"]
-    judged = f"{verdict['judged']} of {plural(verdict['nodes'], 'node')} judged"
-    if verdict["suspects"]:
+    verdict, what = entry.verdict, f"{run.label}, {entry.series}"
+    judged = f"{verdict.judged} of {plural(verdict.nodes, 'node')} judged"
+    if verdict.suspects:
         named = tuple(
-            Cell(f"{whom_of(each)}: {_how_bad(each)} ({each['evidence']})", href="#pairs")
-            for each in verdict["suspects"]
+            Cell(f"{each.whom}: {_how_bad(each)} ({each.evidence})", href="#pairs")
+            for each in verdict.suspects
         )
-        yield Listing(f"{run.label}, {entry['series']}: to blame ({judged})", named, "bad")
-    elif verdict["healthy"]:
-        yield Text(f"{run.label}, {entry['series']}: nobody is to blame ({judged}).", "good")
+        yield Listing(f"{what}: to blame ({judged})", named, "bad")
+    elif verdict.healthy:
+        yield Text(f"{what}: nobody is to blame ({judged}).", "good")
     else:
-        yield Text(
-            f"{run.label}, {entry['series']}: too few measurements to blame anybody ({judged}).", "note"
-        )
+        yield Text(f"{what}: too few measurements to blame anybody ({judged}).", "note")
 
 
-def _how_bad(suspect: Mapping[str, Any]) -> str:
-    if suspect["slowdown"] is None:
+def _how_bad(suspect: BlamedByPairs) -> str:
+    if suspect.slowdown is None:
         return "dead"
-    low, high = suspect["low"], suspect["high"]
+    low, high = suspect.low, suspect.high
     around = "" if low is None or high is None else f" [{low:.1%}, {high:.1%}]"
-    return f"{suspect['slowdown']:.1%} worse{around}"
+    return f"{suspect.slowdown:.1%} worse{around}"
 
 
 def _of_history(history: HistoryView) -> Iterator[Block]:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from npc.records.run import read_run
-from npc.statistics.suspect import whom_of
+from npc.statistics.suspect import whom
 from tests.lab import in_process
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC
@@ -215,8 +215,12 @@ def test_a_node_that_sends_slowly_is_asked_and_named_although_no_median_shows_it
     first, last = nights
     assert first["pairs"] is None, "nobody was suspected"
     assert {series["verdict"] for series in last["series"]} == {"PASS"}
-    assert [whom_of(slow) for slow in last["pairs"]["slow"]] == ["node n3 as sender"], last["pairs"]
-    assert [whom_of(each) for each in last["suspects"] if each["named"]] == ["node n3 as sender"]
+    assert [whom(slow["kind"], slow["name"], slow["role"]) for slow in last["pairs"]["slow"]] == [
+        "node n3 as sender"
+    ], last["pairs"]
+    assert [whom(each["kind"], each["name"], each["role"]) for each in last["suspects"] if each["named"]] == [
+        "node n3 as sender"
+    ]
     assert last["verdict"] == "WATCH", "one night decides nothing"
     logs = [log.read_text() for log in sorted((site.folder / "runs").glob("*/first.log"))]
     assert "pairs of n1, n2, n3, n4, n5, n6: none is slower" in logs[0]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from npc.records.launch import read_launches
+from npc.records.pair_verdicts import PAIRS, read_pairs
 from npc.records.record import Record, read_csv
 from npc.records.run import read_run
-from npc.statistics.suspect import whom_of
 from tests.lab.netns import Cluster
 from tests.lab.npb_job import Job, needs_root
 
@@ -49,8 +47,7 @@ def bandwidths(folder: Path) -> list[Record]:
 
 
 def suspects(folder: Path) -> list[str]:
-    rows: list[dict[str, Any]] = json.loads((folder / "verdict.json").read_text())
-    return [whom_of(suspect) for row in rows for suspect in row["verdict"]["suspects"]]
+    return [suspect.whom for entry in read_pairs(folder / PAIRS) for suspect in entry.verdict.suspects]
 
 
 @pytest.mark.links

@@ -299,6 +299,6 @@ def test_pairs_on_one_host_one_at_a_time_end_in_a_verdict(tmp_path: Path) -> Non
     ]
     assert len({launch.hosts for launch in launches}) == 3
     assert "rule: " in ended.stdout
-    (row,) = json.loads((tmp_path / "out/verdict.json").read_text())
+    (row,) = json.loads((tmp_path / "out/pairs.json").read_text())
     assert (row["case"], row["metric"]) == ("tcp_lat", "latency")
     assert (tmp_path / "out/heatmap.png").read_bytes().startswith(b"\x89PNG")

@@ -123,7 +123,7 @@ def test_every_pair_under_srun_with_slurms_own_topology(cluster: Cluster, tmp_pa
     assert ended.returncode == 0, ended.stderr
     first = [launch for launch in read_launches(out).launches if "attempt" not in launch.params]
     assert len({frozenset(launch.hosts) for launch in first}) == len(first) == 6
-    (row,) = json.loads((out / "verdict.json").read_text())
+    (row,) = json.loads((out / "pairs.json").read_text())
     # two pairs below one leaf and four across: too few of either to know what is normal there
     assert any("over a distance that few pairs have" in words for words in row["verdict"]["undecided"])
 
@@ -175,7 +175,7 @@ def test_a_node_that_dies_in_a_round_costs_its_pairs_only(cluster: Cluster, tmp_
         assert job.returncode == 6, text
         for launch in read_launches(out).launches[2:]:
             assert ("n4" in launch.hosts) == (launch.status != "ok"), launch
-        (row,) = json.loads((out / "verdict.json").read_text())
+        (row,) = json.loads((out / "pairs.json").read_text())
         # a busy machine may make one of the others' links slow as well
         first = row["verdict"]["suspects"][0]
         assert (first["kind"], first["name"]) == ("node", "n4"), text

@@ -194,7 +194,7 @@ READERS: Final[dict[str, tuple[Callable[[Path], object], str, Callable[[Path], o
     "points of a history": (a_history, "2026-11.csv", lambda path: list(History(path.parent).points())),
     "the journal": (a_history, "nights.jsonl", nights),
     "what was accepted": (a_history, "accepted.jsonl", lambda path: read_acceptances(path.parent)),
-    "pairs of nodes": (make_pairs, "verdict.json", lambda path: matrix_of(path, ("n1",))),
+    "pairs of nodes": (make_pairs, "pairs.json", lambda path: matrix_of(path, ("n1",))),
     "a lock": (a_lock, "lock", lambda path: str(locks.holder(path))),
     "a platform": (text("platform.toml", PLATFORM), "platform.toml", read_platform),
     "programs": (text("programs.toml", PROGRAMS), "programs.toml", lambda path: read_programs(path.parent)),

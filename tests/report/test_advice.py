@@ -14,6 +14,7 @@ import pytest
 import parsers
 from npc.machine.platform import Interface, Platform
 from npc.records.launch import Launch, LaunchLog
+from npc.records.pair_verdicts import BlamedByPairs, write_pairs
 from npc.records.record import Record, replace, save_csv
 from npc.validity.rule import Circumstances
 from report.advice import advise, all_rules, gather
@@ -88,7 +89,7 @@ def evidence(
     found: Sequence[Record],
     environment: Mapping[str, Any] | None = None,
     platform: Platform | None = None,
-    suspects: Sequence[Mapping[str, Any]] = (),
+    suspects: Sequence[tuple[BlamedByPairs, str]] = (),
     argv: Sequence[str] = (),
 ) -> Run:
     """A run with one environment for all records; `argv` is the command line of every launch."""
@@ -376,16 +377,16 @@ def test_one_slow_node_of_five() -> None:
 
 def test_suspects_of_measured_pairs_are_passed_on(tmp_path: Path) -> None:
     suspect = {
-        "kind": "uplink",
-        "name": "leaf1",
-        "evidence": "slower in 9 of 9",
-        "slowdown": 0.2,
-        "closer": "look",
-    }
-    judged = {"healthy": False, "judged": 8, "nodes": 8, "rule": "", "suspects": [suspect], "undecided": []}
-    verdict = [{"series": "tcp_bw", "verdict": judged}]
+        "kind": "uplink", "name": "leaf1", "nodes": ["n1"], "evidence": "slower in 9 of 9", "chance": 1e-9,
+        "slowdown": 0.2, "closer": "look", "dead": False,
+    }  # fmt: skip
+    judged = {
+        "better": "higher", "nodes": 8, "judged": 8, "measurements": 28, "failed": 0, "typical": 1e9,
+        "noise": 0.01, "disturbed": 0.0, "healthy": False, "suspects": [suspect], "undecided": [], "rule": [],
+    }  # fmt: skip
+    test = {"series": "tcp_bw", "case": "tcp_bw", "metric": "bandwidth", "size": None, "qualifiers": []}
     (tmp_path / "pairs").mkdir()
-    (tmp_path / "pairs" / "verdict.json").write_text(json.dumps(verdict))
+    write_pairs(tmp_path / "pairs", [{**test, "verdict": judged}])
     save_csv(healthy(), tmp_path / "records.csv")
     (tmp_path / "run").mkdir()
     save_csv(healthy(), tmp_path / "run" / "records.csv")

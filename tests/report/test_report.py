@@ -599,7 +599,7 @@ def test_a_mistake_is_one_message_and_two(tmp_path: Path, words: list[str], mess
             "environment.json",
             '{"cpu": null, "host": null, "tools": [], "interfaces": {}, "rdma": null, "npc": 3}',
         ),
-        ("verdict.json", '[{"verdict": {}}, 7]'),
+        ("pairs.json", '[{"verdict": {}}, 7]'),
         ("fit.json", '{"schema": 1, "fits": [{}]}'),
         ("fit.json", "[1]"),
         ("launches.jsonl", "no json\n"),

@@ -13,7 +13,6 @@ from npc.machine.sysfs import parse_cpus
 from npc.records.record import Record
 from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity, plural
-from npc.statistics.suspect import whom_of
 from npc.validity import Violation
 from npc.validity.traffic import of_memory
 from report.advice.rule import Judgement, hint, rule
@@ -267,10 +266,9 @@ def taking_turns(run: Run) -> Judgement:
 def slow_node(run: Run) -> Judgement:
     """Suspects of measured pairs, and nodes whose own benchmarks are 5 % behind."""
     found = []
-    for suspect in run.suspects:
-        seen = f"{whom_of(suspect)} in {suspect['series']}: {suspect['evidence']}"
-        closer = suspect.get("closer", "measure it alone")
-        found.append(hint("slow_node.pairs", seen, _gain(suspect.get("slowdown")), closer=closer))
+    for suspect, series in run.suspects:
+        seen = f"{suspect.whom} in {series}: {suspect.evidence}"
+        found.append(hint("slow_node.pairs", seen, _gain(suspect.slowdown), closer=suspect.closer))
     alone = Nodes.of_run((record for record in run.records if len(set(record.hosts)) == 1), _LEAST_NODES)
     nodes = [node for node in alone.compared() if node.series >= _LEAST_SERIES]
     if not nodes and not run.suspects:

@@ -22,7 +22,7 @@ from npc.records.node_probes import PROBES, Overhead, Probes
 from npc.records.units import format_quantity
 from observe.counters import RECEIVED, SENT, passed
 from observe.monitoring import CollectiveCalls, Flow, read_calls, read_flows
-from observe.mpi.digest import collectives_of, digest, flows_of, sizes_of, without_clocks
+from observe.mpi.digest import collectives_of, digest, flows_of, sizes_of
 from observe.mpi.profile import RankProfile
 from observe.rank_files import Flop, WatchedRank, read_ranks
 
@@ -262,8 +262,7 @@ def _counted_messages(
     the profiles. The collectives' names only these know."""
     collectives = collectives_of(profiles)
     if monitored:
-        flows = without_clocks(read_flows(monitored), profiles)
-        return _messages(flows, collectives or read_calls(monitored), placed)
+        return _messages(read_flows(monitored), collectives or read_calls(monitored), placed)
     if not profiles:
         return None
     found = _messages(flows_of(profiles), collectives, placed, sizes_of(profiles))

@@ -20,6 +20,7 @@ from npc.machine.fabric import in_order, neighbours
 from npc.records.mpi_profile import operation
 from observe.monitoring import CollectiveCalls, Flow
 from observe.mpi.algorithms import algorithms_of
+from observe.mpi.clocks import Clocks
 from observe.mpi.efficiency import efficiency_by_region, efficiency_of, load_of
 from observe.mpi.profile import Calls, RankProfile, Snapshot
 from observe.mpi.unexpected import unexpected_of
@@ -38,9 +39,6 @@ _MOST_CALLS: Final = 5_000
 _MOST_MOMENTS: Final = 120
 _MOST_NAMES: Final = 128
 _MOST_NUMBERS: Final = 400_000
-#: ROUNDS of library/clocks.c, and the class of its messages' 8 bytes.
-_ROUNDS: Final = 40
-_CLASS: Final = 4
 
 
 def digest(profiles: Sequence[RankProfile], flows: Iterable[Flow] = ()) -> dict[str, Any] | None:
@@ -52,6 +50,7 @@ def digest(profiles: Sequence[RankProfile], flows: Iterable[Flow] = ()) -> dict[
         return None
     ordered = sorted(profiles, key=lambda profile: profile.rank)
     first = ordered[0]
+    clocks = Clocks(ordered)
     loads = [load_of(profile) for profile in ordered]
     algorithms = algorithms_of(ordered, flows)
     found = {
@@ -63,12 +62,12 @@ def digest(profiles: Sequence[RankProfile], flows: Iterable[Flow] = ()) -> dict[
         "ranks": [asdict(load) for load in loads],
         "efficiency": asdict(efficiency_of(loads)),
         "regions": {name: asdict(each) for name, each in efficiency_by_region(loads).items()},
-        "waits": asdict(waits_of(ordered)),
+        "waits": asdict(waits_of(ordered, clocks)),
         "calls": _calls(ordered),
         "peers": _peers(ordered),
-        "unexpected": asdict(unexpected_of(ordered)),
+        "unexpected": asdict(unexpected_of(ordered, clocks)),
         "variables": _variables(ordered),
-        "snapshots": _snapshots(ordered),
+        "snapshots": _snapshots(ordered, clocks),
         "algorithms": asdict(algorithms) if algorithms else None,
         "notes": _notes(ordered),
     }
@@ -83,31 +82,6 @@ def flows_of(profiles: Iterable[RankProfile]) -> list[Flow]:
         for profile in profiles
         for peer in profile.peers
     ]
-
-
-def without_clocks(flows: Iterable[Flow], profiles: Sequence[RankProfile]) -> list[Flow]:
-    """Flows that MPI counted without those messages by which the profiling library compared clocks: in each
-    comparison `_ROUNDS` of 8 bytes there and back between rank 0 and the first rank of each other node."""
-    leaders: dict[str, RankProfile] = {}
-    for profile in sorted(profiles, key=lambda profile: profile.rank):
-        leaders.setdefault(profile.host, profile)
-    own = {
-        way: _ROUNDS * len(profile.offsets)
-        for profile in list(leaders.values())[1:]
-        for way in ((0, profile.rank), (profile.rank, 0))
-    }
-    found = []
-    for flow in flows:
-        number = min(own.get((flow.source, flow.target), 0), flow.messages) if flow.kind == "user" else 0
-        sizes = list(flow.by_size)
-        if number and len(sizes) > _CLASS:
-            sizes[_CLASS] = max(0, sizes[_CLASS] - number)
-        less = flow._replace(
-            bytes=max(0, flow.bytes - 8 * number), messages=flow.messages - number, by_size=tuple(sizes)
-        )
-        if less.messages or not number:
-            found.append(less)
-    return found
 
 
 def collectives_of(profiles: Iterable[RankProfile]) -> dict[str, CollectiveCalls]:
@@ -215,18 +189,18 @@ def _variables(profiles: Sequence[RankProfile]) -> list[dict[str, Any]]:
     ]
 
 
-def _snapshots(profiles: Sequence[RankProfile]) -> dict[str, Any] | None:
+def _snapshots(profiles: Sequence[RankProfile], clocks: Clocks) -> dict[str, Any] | None:
     """The library's counters by moment and rank; of many ranks the means of hosts, or of groups of them. None
     where no rank has two."""
     busiest = max(profiles, key=lambda profile: len(profile.snapshots))
     if len(busiest.snapshots) < 2:
         return None
-    began = min(profile.moment(profile.began) for profile in profiles)
-    moments = _thinned([busiest.moment(each.at) for each in busiest.snapshots])
+    began = min(clocks.moment(profile.rank, profile.began) for profile in profiles)
+    moments = _thinned([clocks.moment(busiest.rank, each.at) for each in busiest.snapshots])
     late = (moments[-1] - moments[0]) / (len(moments) - 1) / 2
     kind, groups = _groups(profiles)
     read = {
-        profile.rank: _at(profile, [moment + late for moment in moments])
+        profile.rank: _at(profile, clocks, [moment + late for moment in moments])
         for _, members in groups
         for profile in members
     }
@@ -269,9 +243,9 @@ def _groups(profiles: Sequence[RankProfile]) -> tuple[str, list[tuple[str, list[
     ]
 
 
-def _at(profile: RankProfile, moments: Sequence[float]) -> list[Snapshot | None]:
+def _at(profile: RankProfile, clocks: Clocks, moments: Sequence[float]) -> list[Snapshot | None]:
     """The last snapshot before each moment of rank 0's clock."""
-    taken = [profile.moment(each.at) for each in profile.snapshots]
+    taken = [clocks.moment(profile.rank, each.at) for each in profile.snapshots]
     places = [bisect_right(taken, moment) for moment in moments]
     return [profile.snapshots[place - 1] if place else None for place in places]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 MAGIC: Final = b"NPCMPI\n\0"
-VERSION: Final = 1
+VERSION: Final = 2
 #: `npc_header` before its table of sections, and a section of it.
 HEADER: Final = struct.Struct("<8s4I10iIi2HIqqqqqQQ64s256s256s")
 SECTION: Final = struct.Struct("<4I3Q")

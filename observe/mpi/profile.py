@@ -1,7 +1,7 @@
 """What one rank of a program did inside MPI, as the profiling library counted it.
 
 Times are seconds, sizes bytes. Moments are seconds on the clock of the rank's node (CLOCK_MONOTONIC);
-`RankProfile.moment` takes them to the clock of rank 0's node. Ranks are those of MPI_COMM_WORLD.
+`observe.mpi.clocks` takes them to that of the first rank's node. Ranks are those of MPI_COMM_WORLD.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ class Message(NamedTuple):
     posted: float | None = None
 
 
-class Offset(NamedTuple):
-    """The clock of rank 0's node less this node's at a moment of this node; error: at most, half a round
-    trip."""
+class ClockReading(NamedTuple):
+    """A moment of the node's clock and what time it was in the world (Unix time); error: of that, at most, as
+    a time service told the kernel (adjtimex(2))."""
 
     at: float
-    seconds: float
+    unix: float
     error: float
 
 
@@ -118,7 +118,7 @@ class RankProfile:
     threads: those that called MPI; mpi_by_thread: what each of them spent there. openmp_threads: those that
     the rank was to have (OMP_NUM_THREADS). cpu_seconds: of all its threads between began and ended.
     regions: seconds spent in each; paused: seconds in which nothing was counted (MPI_Pcontrol(0)).
-    sent, received: kept as `Arrival` says.
+    sent, received: kept as `Arrival` says. clock: at the begin and the end, where a time service keeps it.
     instructions, cycles: between began and ended, in user mode, None where nothing counts them.
     """
 
@@ -137,7 +137,7 @@ class RankProfile:
     arrivals: Sequence[Arrival] = ()
     sent: Sequence[Message] = ()
     received: Sequence[Message] = ()
-    offsets: Sequence[Offset] = ()
+    clock: Sequence[ClockReading] = ()
     regions: Mapping[str, float] | None = None
     paused: float = 0.0
     variables: Sequence[Variable] = ()
@@ -160,12 +160,3 @@ class RankProfile:
         if self.mpi_by_thread:
             return max(self.mpi_by_thread)
         return sum(each.seconds for each in self.calls)
-
-    def moment(self, at: float) -> float:
-        """A moment of this rank's clock on that of rank 0's node, between its measured offsets by a line."""
-        if not self.offsets:
-            return at
-        first, last = self.offsets[0], self.offsets[-1]
-        if last.at <= first.at:
-            return at + first.seconds
-        return at + first.seconds + (last.seconds - first.seconds) * (at - first.at) / (last.at - first.at)

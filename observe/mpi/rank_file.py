@@ -16,9 +16,9 @@ from observe.mpi.profile import (
     WHOLE,
     Arrival,
     Calls,
+    ClockReading,
     Communicator,
     Message,
-    Offset,
     Peer,
     RankProfile,
 )  # fmt: skip
@@ -32,14 +32,14 @@ _HEADER: Final = (
     "paused", "reserved", "began", "ended", "region_since", "paused_ns", "cpu_ns", "instructions", "cycles",
     "host", "library", "reason",
 )  # fmt: skip
-_NAMES, _REGIONS, _COMMS, _PLACES, _OFFSETS, _ARRIVALS, _SENT, _RECEIVED, _COUNTS, _PEERS = range(1, 11)
+_NAMES, _REGIONS, _COMMS, _PLACES, _CLOCK, _ARRIVALS, _SENT, _RECEIVED, _COUNTS, _PEERS = range(1, 11)
 _VARIABLES, _SNAPSHOTS = 11, 12
 _ENTRY: Final[Mapping[int, struct.Struct]] = {
     _NAMES: struct.Struct("<48s"),
     _REGIONS: struct.Struct("<q56s"),
     _COMMS: struct.Struct("<Qi4x64s"),
     _PLACES: struct.Struct("<qqI4x"),
-    _OFFSETS: struct.Struct("<qqq"),
+    _CLOCK: struct.Struct("<qqq"),
     _ARRIVALS: struct.Struct("<3H2xi4xQqq"),
     _SENT: struct.Struct("<3H2xii8xQqqqQ"),
     _RECEIVED: struct.Struct("<3H2xii8xQqqqQ"),
@@ -49,6 +49,8 @@ _ENTRY: Final[Mapping[int, struct.Struct]] = {
 _LOADED, _COUNTING, _FINALIZED = range(3)
 _LEVELS: Final = ("single", "funneled", "serialized", "multiple")
 _KINDS: Final = ("user", "put", "get")
+#: Of what a time service tells the kernel, no less is believed: some say 0 (systemd-timesyncd).
+_TIME_SERVICE_S: Final = 0.01
 #: The last number of communicators stands for all that came when there was no room (communicators.c).
 _OTHERS: Final = 1023
 #: Bits of `npc_note`.
@@ -61,7 +63,7 @@ _NOTES: Final = {
     32: "too many partners: messages to some are missing in the matrix",
     64: "more than 64 threads called MPI: the last ones were counted together",
     128: "messages to processes outside MPI_COMM_WORLD are in no matrix",
-    256: "MPI_Init went past the profiling library: clocks of nodes are not aligned",
+    256: "MPI_Init went past the profiling library, which counts from the first call on that it saw",
     512: "a second MPI program in this rank was not counted",
     1024: "no memory for the counters of some threads: their calls are missing",
 }
@@ -154,7 +156,11 @@ def _profile(content: bytes, head: Mapping[str, Any]) -> RankProfile:
         ],
         sent=list(_messages(entries(_SENT), keys, names, posted=False)),
         received=list(_messages(entries(_RECEIVED), keys, names, posted=True)),
-        offsets=[Offset(at * 1e-9, apart * 1e-9, error * 1e-9) for at, apart, error in entries(_OFFSETS)],
+        clock=[
+            ClockReading(at * 1e-9, unix * 1e-9, max(error * 1e-9, _TIME_SERVICE_S))
+            for at, unix, error in entries(_CLOCK)
+            if error >= 0
+        ],
         regions=_regions(head, entries(_REGIONS), ended),
         paused=_paused(head, ended),
         variables=counters.variables if counters else (),

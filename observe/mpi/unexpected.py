@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from npc.records.mpi_profile import Unexpected
+from observe.mpi.clocks import Clocks
 from observe.mpi.profile import RankProfile
-from observe.mpi.waits import Clocks, match_messages
+from observe.mpi.waits import match_messages
 
 #: Endings of names of performance variables; the first one that an MPI has.
 _COUNTED: Final = (
@@ -33,13 +34,13 @@ _NOT_COUNTED: Final = (
 )
 
 
-def unexpected_of(profiles: Sequence[RankProfile]) -> Unexpected:
+def unexpected_of(profiles: Sequence[RankProfile], clocks: Clocks | None = None) -> Unexpected:
     """What MPI's own variables and the moments of sends and receives tell. Profiles are of one run."""
     reasons = {}
     source, by_rank = _at_the_end(profiles, _COUNTED)
     _, disordered = _at_the_end(profiles, _OUT_OF_SEQUENCE)
     queue = _longest(profiles)
-    known, possible = _bound(profiles)
+    known, possible = _bound(profiles, clocks or Clocks(profiles))
     if not source:
         reasons["counted"] = _NOT_COUNTED
     if not disordered:
@@ -88,10 +89,9 @@ def _names(profiles: Sequence[RankProfile]) -> set[str]:
     return {variable.name for profile in profiles for variable in profile.variables}
 
 
-def _bound(profiles: Sequence[RankProfile]) -> tuple[int, int]:
+def _bound(profiles: Sequence[RankProfile], clocks: Clocks) -> tuple[int, int]:
     """Messages of which is known when they were sent and their receives posted; those that can have come
     first, as exactly as the clocks were compared."""
-    clocks = Clocks(profiles)
     known = possible = 0
     for each in match_messages(profiles, clocks)[0]:
         error = clocks.error(each.source, each.target)

@@ -3,8 +3,9 @@
 A collective: the time until the last rank has come is waiting (of a broadcast, until the root has; of a
 reduction to one rank only the root waits). A message: a receiver waits until its sender has begun (late
 sender), a synchronous sender until its receiver has asked (late receiver). These are the wait states of
-Scalasca (Geimer et al., 2010). Moments of different nodes can be compared as exactly as their clocks were:
-waiting that is shorter than the error is none.
+Scalasca (Geimer et al., 2010). Moments of different nodes can be compared as exactly as their clocks
+(`observe.mpi.clocks`): waiting that is shorter than the error is none, and where the error is not small
+beside the calls nothing is told.
 
 What a rank was late for is not followed further back: who comes late because it waited itself is late.
 """
@@ -14,49 +15,57 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Final, NamedTuple, TypeVar
 
 from npc.records.mpi_profile import CollectiveWait, Kind, Late, MessageWait, Wait, Waits
-from observe.mpi.profile import Arrival, Message, Offset, RankProfile
+from npc.records.units import format_quantity, plural
+from observe.mpi.clocks import Clocks
+from observe.mpi.matching import (
+    ALL_TO_ALL,
+    FROM_ROOT,
+    TO_ROOT,
+    CollectiveCall,
+    Matched,
+    collective_calls,
+    matched_messages,
+)
+from observe.mpi.profile import RankProfile
 
-#: Nobody leaves before everybody has come. (Of v-forms with empty parts one may: who left earlier than the
-#: last rank came has not waited for it.)
-_ALL_TO_ALL: Final = frozenset({
-    "MPI_Barrier", "MPI_Allreduce", "MPI_Allgather", "MPI_Allgatherv", "MPI_Alltoall", "MPI_Alltoallv",
-    "MPI_Alltoallw", "MPI_Reduce_scatter", "MPI_Reduce_scatter_block",
-})  # fmt: skip
-_FROM_ROOT: Final = frozenset({"MPI_Bcast", "MPI_Scatter", "MPI_Scatterv"})
-_TO_ROOT: Final = frozenset({"MPI_Reduce", "MPI_Gather", "MPI_Gatherv"})
 #: Sends that may stand until the receiver has asked.
 _BLOCKING_SENDS: Final = frozenset({"MPI_Send", "MPI_Ssend"})
 #: Late ranks of a call, and pairs, that are told at most.
 MOST_LATE: Final = 16
 MOST_PAIRS: Final = 256
+#: The clocks' error beside the mean time of a call, from which on waiting in it is not told. A node that is
+#: always late makes the one as large as the other.
+_VAGUE: Final = 0.5
 
 #: (waiting rank, rank waited for, kind, call) → seconds
 _Pairs = defaultdict[tuple[int, int, Kind, str], float]
 _Key = TypeVar("_Key")
 
 
-def waits_of(profiles: Sequence[RankProfile]) -> Waits:
+def waits_of(profiles: Sequence[RankProfile], clocks: Clocks | None = None) -> Waits:
     """The wait states of a run.
 
     Where only every k-th call was kept, what it shows stands for the others: of a collective in the ratio of
-    the time spent in it, of messages in the ratio of their numbers from one rank to another.
+    the time spent in it, of messages in the ratio of their numbers from one rank to another. clocks: those of
+    the ranks, if they were compared already.
     """
-    clocks = Clocks(profiles)
+    clocks = clocks or Clocks(profiles)
     pairs: _Pairs = defaultdict(float)
     collectives = _collectives(profiles, clocks, pairs)
-    messages, contradicted = _messages(profiles, clocks, pairs)
+    messages, notes = _messages(profiles, clocks, pairs)
     by_rank: defaultdict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for (waiting, awaited, _, _), seconds in pairs.items():
         by_rank[waiting][0] += seconds
         by_rank[awaited][1] += seconds
     ordered = [Wait(*who, seconds) for who, seconds in _largest(pairs) if seconds]
-    notes = [f"the clock of {host} was not compared with the others'" for host in clocks.unknown()]
-    if contradicted:
-        notes.append(f"{contradicted} messages came before they were sent, so they are not compared")
+    if unknown := clocks.unknown():
+        hosts = ", ".join(unknown[:3]) + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else "")
+        notes.insert(0, f"{hosts}: {_UNKNOWN}, so who waited for whom there is not told")
     return Waits(
         collectives=tuple(collectives),
         messages=tuple(messages),
@@ -67,75 +76,20 @@ def waits_of(profiles: Sequence[RankProfile]) -> Waits:
     )
 
 
+#: Why nothing is told where nothing bounds the difference of two clocks.
+_UNKNOWN: Final = "nothing tells how the clocks of its nodes differ"
+
+
+def _vague(error: float, mean_s: float, what: str) -> str:
+    """Why waiting in calls of that mean time cannot be told, empty where it can."""
+    if error <= _VAGUE * mean_s:
+        return ""
+    known = f"the clocks of its nodes are known to {format_quantity(error, 's', 2)} only"
+    return f"{what} {format_quantity(mean_s, 's', 2)}, and {known}"
+
+
 def _largest(values: Mapping[_Key, float]) -> list[tuple[_Key, float]]:
     return sorted(values.items(), key=lambda entry: -entry[1])
-
-
-# --- clocks --------------------------------------------------------------------------------------------
-
-#: How fast two clocks drift apart at most, s/s: both crystals off by 100 ppm, a usual tolerance.
-_DRIFT: Final = 2e-4
-
-
-class Clocks:
-    """The ranks' clocks on that of the first rank's node."""
-
-    def __init__(self, profiles: Sequence[RankProfile]) -> None:
-        home = min(profiles, key=lambda profile: profile.rank).host if profiles else ""
-        self._profiles = {
-            profile.rank: replace(profile, offsets=narrowed(profile.offsets)) for profile in profiles
-        }
-        self._errors = {profile.rank: _clock_error(profile, home) for profile in self._profiles.values()}
-
-    def moment(self, rank: int, at: float) -> float:
-        """A moment of the rank's clock."""
-        return self._profiles[rank].moment(at)
-
-    def error(self, one: int, other: int) -> float:
-        """How wrong the time between moments of two ranks may be; infinite where nobody compared them."""
-        if self._profiles[one].host == self._profiles[other].host:
-            return 0.0
-        return self._errors[one] + self._errors[other]
-
-    def largest_error(self, ranks: Iterable[int]) -> float:
-        """That of any two of them."""
-        by_host = {self._profiles[rank].host: self._errors[rank] for rank in ranks}
-        return sum(sorted(by_host.values())[-2:]) if len(by_host) > 1 else 0.0
-
-    def wait(self, waiting: int, entered: float, left: float, awaited: int, came: float) -> float:
-        """How long of the call from `entered` to `left` (all moments on one clock) a rank waited for another
-        one to come."""
-        error, gap = self.error(waiting, awaited), came - entered
-        return min(gap, left - entered) if gap > error and left >= came - error else 0.0
-
-    def unknown(self) -> list[str]:
-        """Hosts whose clock nobody compared."""
-        ranks = [rank for rank, error in self._errors.items() if error == math.inf]
-        return sorted({self._profiles[rank].host for rank in ranks})
-
-
-def narrowed(offsets: Sequence[Offset]) -> list[Offset]:
-    """Offsets measured at several moments, each made more exact by the others: clocks drift slowly."""
-    found = []
-    for each in offsets:
-        low, high = each.seconds - each.error, each.seconds + each.error
-        for other in offsets:
-            error = other.error + _DRIFT * abs(other.at - each.at)
-            low, high = max(low, other.seconds - error), min(high, other.seconds + error)
-        contradicts = low > high
-        found.append(each if contradicts else Offset(each.at, (low + high) / 2, (high - low) / 2))
-    return found
-
-
-def _clock_error(profile: RankProfile, home: str) -> float:
-    if profile.host == home:
-        return 0.0
-    if not profile.offsets:
-        return math.inf
-    error = max(offset.error for offset in profile.offsets)
-    if len(profile.offsets) == 1:
-        error += _DRIFT * abs(profile.ended - profile.offsets[0].at)
-    return error
 
 
 # --- collectives -----------------------------------------------------------------------------------------
@@ -165,17 +119,10 @@ class _PlaceWaits:
 
 def _collectives(profiles: Sequence[RankProfile], clocks: Clocks, pairs: _Pairs) -> list[CollectiveWait]:
     """The longest first; adds to `pairs`."""
-    names = {each.key: each for profile in profiles for each in profile.communicators}
-    stamped: defaultdict[tuple[str, int], dict[int, Arrival]] = defaultdict(dict)
-    for profile in profiles:
-        for arrival in profile.arrivals:
-            stamped[arrival.communicator, arrival.sequence][profile.rank] = arrival
+    names = {known.key: known for profile in profiles for known in profile.communicators}
     places: defaultdict[_CallPlace, _PlaceWaits] = defaultdict(_PlaceWaits)
-    for (key, _), arrivals in stamped.items():
-        calls = {arrival.call for arrival in arrivals.values()}
-        if key in names and len(calls) == 1 and len(arrivals) == names[key].size > 1:
-            place = _CallPlace(calls.pop(), names[key].name, names[key].size)
-            _add(places[place], place.call, arrivals, clocks)
+    for call in collective_calls(profiles):
+        _add(places[_CallPlace(call.call, call.communicator.name, call.communicator.size)], call, clocks)
     totals: defaultdict[_CallPlace, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for profile in profiles:
         for each in profile.calls:
@@ -184,7 +131,7 @@ def _collectives(profiles: Sequence[RankProfile], clocks: Clocks, pairs: _Pairs)
                 total = totals[_CallPlace(each.call, known.name, known.size)]
                 total[0] += each.calls / known.size
                 total[1] += each.seconds
-    judged = _ALL_TO_ALL | _FROM_ROOT | _TO_ROOT
+    judged = ALL_TO_ALL | FROM_ROOT | TO_ROOT
     found = []
     for place, (calls_made, seconds) in totals.items():
         if place in places or place.call in judged:
@@ -192,24 +139,24 @@ def _collectives(profiles: Sequence[RankProfile], clocks: Clocks, pairs: _Pairs)
     return sorted(found, key=lambda each: -each.seconds)
 
 
-def _add(found: _PlaceWaits, call: str, arrivals: Mapping[int, Arrival], clocks: Clocks) -> None:
+def _add(found: _PlaceWaits, of: CollectiveCall, clocks: Clocks) -> None:
     """One call of all its ranks."""
-    root = next(iter(arrivals.values())).root
+    call, arrivals, root = of.call, of.arrivals, of.root
     found.kept += 1
     found.seconds += sum(arrival.left - arrival.entered for arrival in arrivals.values())
     found.error = max(found.error, clocks.largest_error(arrivals))
     if found.error == math.inf:
-        found.reason = "the clocks of its nodes were not compared"
-    elif call not in _ALL_TO_ALL | _FROM_ROOT | _TO_ROOT:
+        found.reason = _UNKNOWN
+    elif call not in ALL_TO_ALL | FROM_ROOT | TO_ROOT:
         found.reason = "whom a rank awaits in it is not told by when ranks come"
-    elif call not in _ALL_TO_ALL and root not in arrivals:
+    elif call not in ALL_TO_ALL and root not in arrivals:
         found.reason = "its root is not known"
     if found.reason:
         return
     entered = {rank: clocks.moment(rank, arrival.entered) for rank, arrival in arrivals.items()}
     second, last = sorted(entered, key=lambda rank: (entered[rank], rank))[-2:]
-    awaited = root if call in _FROM_ROOT and root is not None else last
-    for rank in (root,) if call in _TO_ROOT and root is not None else entered:
+    awaited = root if call in FROM_ROOT and root is not None else last
+    for rank in (root,) if call in TO_ROOT and root is not None else entered:
         left = clocks.moment(rank, arrivals[rank].left)
         if wait := clocks.wait(rank, entered[rank], left, awaited, entered[awaited]):
             found.waited[rank, awaited] += wait
@@ -225,6 +172,8 @@ def _collective(
     """What the kept calls show, for all of them."""
     if not found.kept:
         found.reason = "the moments of no call were kept by all its ranks"
+    elif not found.reason:
+        found.reason = _vague(found.error, found.seconds / (found.kept * place.ranks), "its calls take")
     if found.reason:
         return CollectiveWait(*place, calls, found.kept, seconds, None, found.error, (), found.reason)
     scale = max(1.0, seconds / found.seconds if found.seconds else calls / found.kept)
@@ -243,15 +192,6 @@ def _collective(
 # --- messages --------------------------------------------------------------------------------------------
 
 
-class Matched(NamedTuple):
-    """A message whose moments both ranks kept."""
-
-    source: int
-    target: int
-    send: Message
-    receive: Message
-
-
 class _Waited(NamedTuple):
     """How long a message from one rank to another made one of them wait for the other, in a call."""
 
@@ -265,9 +205,12 @@ class _Waited(NamedTuple):
 
 def _messages(
     profiles: Sequence[RankProfile], clocks: Clocks, pairs: _Pairs
-) -> tuple[list[MessageWait], int]:
-    """The longest first, and how many messages came before they were sent; adds to `pairs`."""
-    matched, contradicted = match_messages(profiles, clocks)
+) -> tuple[list[MessageWait], list[str]]:
+    """The longest first, and notes of those that tell nothing; adds to `pairs`."""
+    compared, contradicted = match_messages(profiles, clocks)
+    matched, notes = _told_apart(compared, clocks)
+    if contradicted:
+        notes.append(f"{contradicted} messages came before they were sent, so they are not compared")
     exchanged: Counter[tuple[int, int]] = Counter()
     for profile in profiles:
         exchanged.update(
@@ -293,29 +236,42 @@ def _messages(
             pairs[who] += share * value
         error = max(clocks.error(each.waiting, each.awaited) for each in waits)
         found.append(MessageWait(kind, call, round(messages), len(waits), seconds, waited, error))
-    return sorted(found, key=lambda each: -each.seconds), contradicted
+    return sorted(found, key=lambda each: -each.seconds), notes
 
 
 def match_messages(profiles: Sequence[RankProfile], clocks: Clocks) -> tuple[list[Matched], int]:
     """Messages between ranks whose clocks can be compared, and how many others contradict themselves."""
-    sent = {
-        (profile.rank, each.peer, each.communicator, each.tag, each.sequence): each
-        for profile in profiles
-        for each in profile.sent
+    matched, contradicted = [], 0
+    for message in matched_messages(profiles):
+        error = clocks.error(message.source, message.target)
+        began = clocks.moment(message.source, message.send.entered)
+        if clocks.moment(message.target, message.receive.left) < began - error:
+            contradicted += 1
+        elif error < math.inf:
+            matched.append(message)
+    return matched, contradicted
+
+
+def _told_apart(matched: Sequence[Matched], clocks: Clocks) -> tuple[list[Matched], list[str]]:
+    """Messages between nodes whose clocks are compared well enough for them, and notes of the others."""
+    seconds: defaultdict[frozenset[str], list[float]] = defaultdict(list)
+    errors = {}
+    for message in matched:
+        hosts = clocks.hosts(message.source, message.target)
+        seconds[hosts].append(message.receive.left - message.receive.entered)
+        errors[hosts] = clocks.error(message.source, message.target)
+    vague = {
+        hosts: reason
+        for hosts, spent in seconds.items()
+        if (reason := _vague(errors[hosts], fmean(spent), "they take"))
     }
-    found, contradicted = [], 0
-    for profile in profiles:
-        for each in profile.received:
-            send = sent.get((each.peer, profile.rank, each.communicator, each.tag, each.sequence))
-            if send is None or each.peer == profile.rank:
-                continue
-            error = clocks.error(each.peer, profile.rank)
-            began = clocks.moment(each.peer, send.entered)
-            if clocks.moment(profile.rank, each.left) < began - error:
-                contradicted += 1
-            elif error < math.inf:
-                found.append(Matched(each.peer, profile.rank, send, each))
-    return found, contradicted
+    notes = []
+    if vague:
+        hosts, reason = min(vague.items(), key=lambda entry: sorted(entry[0]))
+        more = f" (and those of {plural(len(vague) - 1, 'other pair')} of nodes)" if len(vague) > 1 else ""
+        notes.append(f"who waited in messages between {' and '.join(sorted(hosts))}{more}: {reason}")
+    told = [message for message in matched if clocks.hosts(message.source, message.target) not in vague]
+    return told, notes
 
 
 def _late_senders(matched: Iterable[Matched], clocks: Clocks) -> Iterator[_Waited]:

@@ -16,9 +16,9 @@ from observe.mpi.profile import (
     WHOLE,
     Arrival,
     Calls,
+    ClockReading,
     Communicator,
     Message,
-    Offset,
     Peer,
     RankProfile,
 )
@@ -33,7 +33,7 @@ class Job:
     """`ranks` ranks, `per_node` on each node (all on one by default).
 
     ahead: seconds by which the clock of node k is ahead of that of node k − 1; drift: what it gains on it in
-    a second; error: how wrong a measured offset can be.
+    a second; error: how wrong the time of the world is on two nodes together, None where none is kept.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Job:
         per_node: int = 0,
         ahead: float = 0.0,
         drift: float = 0.0,
-        error: float = 0.0,
+        error: float | None = None,
         seed: int = 0,
     ) -> None:
         self.ranks = ranks
@@ -107,7 +107,7 @@ class Job:
             if wait:
                 self.waited[rank, awaited, call] += wait
             self.now[rank] += wait + seconds
-            begin, end = self._clock(rank, entered[rank]), self._clock(rank, self.now[rank])
+            begin, end = self.clock(rank, entered[rank]), self.clock(rank, self.now[rank])
             self._count(rank, call, key, bytes, end - begin)
             self._arrivals[rank].append(Arrival(key, self._sequences[key], call, begin, end, root))
         self._sequences[key] += 1
@@ -138,7 +138,7 @@ class Job:
             (source, target, "MPI_Ssend" if synchronous else "MPI_Send", began, self._sent),
             (target, source, "MPI_Recv", ready, self._received),
         ):
-            entered, left = self._clock(rank, begin), self._clock(rank, self.now[rank])
+            entered, left = self.clock(rank, begin), self.clock(rank, self.now[rank])
             posted = entered if kept is self._received else None
             kept[rank].append(Message(WORLD, tag, peer, number, call, entered, left, bytes, posted))
             self._count(rank, call, WORLD, bytes, left - entered)
@@ -160,8 +160,8 @@ class Job:
             library="made",
             thread_level="MPI_THREAD_SINGLE",
             threads=1,
-            began=self._clock(rank, self._began[rank]),
-            ended=self._clock(rank, self.now[rank]),
+            began=self.clock(rank, self._began[rank]),
+            ended=self.clock(rank, self.now[rank]),
             finalized=True,
             calls=list(self._calls[rank].values()),
             peers=sorted(self._peers[rank].values()),
@@ -169,26 +169,25 @@ class Job:
             arrivals=[each for each in self._arrivals[rank] if each.sequence % keep == 0],
             sent=[each for each in self._sent[rank] if each.sequence % keep == 0],
             received=[each for each in self._received[rank] if each.sequence % keep == 0],
-            offsets=self._offsets(rank),
+            clock=self._readings(rank),
             regions={name: seconds[rank] for name, seconds in self._regions.items()},
         )
 
-    def _clock(self, rank: int, at: float) -> float:
+    def clock(self, rank: int, at: float) -> float:
         """What the clock of the rank's node shows at a moment of the world."""
         node = self._nodes[rank]
         return 1000.0 + at + node * (self._ahead + self._drift * at)
 
-    def _offsets(self, rank: int) -> list[Offset]:
-        """At the begin and the end; one measurement a node."""
-        node = self._nodes[rank]
-        if node == 0:
-            return [Offset(self._clock(0, 0.0), 0.0, 0.0)]
-        found = []
+    def _readings(self, rank: int) -> list[ClockReading]:
+        """At the begin and the end; one reading a node."""
+        if self._error is None:
+            return []
+        node, error = self._nodes[rank], self._error / 2
+        readings = []
         for at in (0.0, max(self.now)):
-            draw = random.Random(f"{self._seed} {node} {at}").uniform(-1, 1) * self._error
-            shown = self._clock(rank, at)
-            found.append(Offset(shown, self._clock(0, at) - shown + draw, self._error))
-        return found
+            draw = random.Random(f"{self._seed} {node} {at}").uniform(-1, 1) * error
+            readings.append(ClockReading(self.clock(rank, at), at + draw, error))
+        return readings
 
     def _count(self, rank: int, call: str, key: str, bytes: int, seconds: float) -> None:
         place = (self._region, call, key, bytes.bit_length())

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from observe.mpi.profile import Calls, Communicator, Message, Offset
-from observe.mpi.waits import Waits, narrowed, waits_of
+from observe.mpi.profile import Calls, Communicator, Message
+from observe.mpi.waits import Waits, waits_of
 from tests.made.profiles import Job
 
 
@@ -38,7 +38,7 @@ def test_the_late_rank_of_a_collective_is_named_with_what_it_costs() -> None:
     assert (of_call.call, of_call.ranks, of_call.calls, of_call.kept) == ("MPI_Allreduce", 4, 50, 50)
     assert of_call.seconds == pytest.approx(50 * (3 * 0.4 + 0.1), rel=1e-5)
     assert of_call.waited == pytest.approx(50 * 3 * 0.3, rel=1e-3)
-    assert 0 < of_call.error <= 2e-6
+    assert 0 < of_call.error <= 2.1e-6
     (late,) = of_call.late
     assert (late.rank, late.times) == (2, 50)
     assert late.seconds == of_call.waited and late.alone == pytest.approx(50 * 0.3, rel=1e-3)
@@ -51,11 +51,11 @@ def test_waiting_shorter_than_the_clocks_error_is_none_and_on_one_node_every_mic
     job = Job(4, per_node=2, ahead=1.0, error=1e-3)
     for _ in range(20):
         job.compute(1.0, 1.0 + 1e-5, 1.0 + 5e-4, 1.0 + 5e-4)
-        job.collective("MPI_Barrier", seconds=1e-6)
+        job.collective("MPI_Barrier", seconds=1e-2)
     found = waits_of(job.profiles())
     assert {(pair.waiting, pair.awaited) for pair in found.pairs} <= {(2, 3), (3, 2), (0, 1)}
     (of_call,) = found.collectives
-    assert of_call.error == pytest.approx(1e-3)
+    assert 5e-4 < of_call.error <= 1.1e-3
     assert not any(late.times for late in of_call.late if late.rank in (0, 1))
     alone = Job(2)
     alone.compute(1.0, 1.0 + 1e-6)
@@ -140,40 +140,63 @@ def test_a_communicator_whose_calls_were_not_kept_by_all_says_so() -> None:
     assert "no call were kept" in bcast.reason
 
 
-def test_clocks_that_nobody_compared_tell_nothing_between_nodes() -> None:
+def test_clocks_between_which_nothing_went_both_ways_tell_nothing() -> None:
     job = Job(4, per_node=2, ahead=1.0)
     job.compute(1.0, 1.5, 1.0, 2.0)
     job.message(1, 0)
     job.message(3, 1)
-    job.collective("MPI_Barrier")
-    found = waits_of([replace(each, offsets=()) for each in job.profiles()])
-    assert found.collectives[0].waited is None and "not compared" in found.collectives[0].reason
+    job.collective("MPI_Bcast", root=3)
+    found = waits_of(job.profiles())
+    assert found.collectives[0].waited is None and "nothing tells" in found.collectives[0].reason
     assert pairs_of(found) == {(0, 1, "MPI_Recv"): pytest.approx(0.5, rel=1e-3)}
-    assert found.notes == ("the clock of n1 was not compared with the others'",)
+    (note,) = found.notes
+    assert note.startswith("n1: nothing tells how the clocks")
 
 
-OFFSETS = st.floats(-1e-2, 1e-2)
-ERRORS = st.floats(1e-7, 1e-2)
-
-
-@given(st.floats(1, 1e4), OFFSETS, st.floats(-1.5e-4, 1.5e-4), ERRORS, ERRORS, OFFSETS, OFFSETS)
-def test_a_bad_comparison_of_clocks_is_made_better_by_a_good_one(
-    seconds: float, offset: float, drift: float, first: float, last: float, a: float, b: float
+@pytest.mark.parametrize("answered", [False, True], ids=["one way of looking at it", "with answers"])
+def test_a_node_that_is_always_late_is_told_from_one_with_another_clock_only_where_something_tells(
+    answered: bool,
 ) -> None:
-    """Whatever they measured within their errors, the true offset stays within what is left of these."""
-    truth = (offset, offset + drift * seconds)
-    measured = [
-        Offset(at, true + 100 * by * error, error)
-        for at, true, error, by in zip((0.0, seconds), truth, (first, last), (a, b), strict=True)
-    ]
-    for true, before, after in zip(truth, measured, narrowed(measured), strict=True):
-        assert after.error <= before.error + 1e-12
-        assert abs(after.seconds - true) <= after.error + 1e-12
+    """By 0.3 s in each call, on a clock that nobody keeps right. A message that waits for its answer shows
+    what time it is there."""
+    job = Job(2, per_node=1, ahead=7200.0)
+    for _ in range(20):
+        job.compute(1.0, 1.3)
+        job.collective("MPI_Allreduce")
+        if answered:
+            job.message(0, 1)
+            job.message(1, 0)
+    found = waits_of(job.profiles())
+    of_call = next(each for each in found.collectives if each.call == "MPI_Allreduce")
+    if answered:
+        assert of_call.waited == pytest.approx(20 * 0.3, rel=1e-3)
+        assert [late.rank for late in of_call.late] == [1]
+    else:
+        assert of_call.waited is None and not of_call.late and not found.pairs
+        assert of_call.reason == (
+            "its calls take 150 ms, and the clocks of its nodes are known to 150 ms only"
+        )
 
 
-def test_comparisons_of_clocks_that_contradict_each_other_stay_as_they_are() -> None:
-    measured = [Offset(0.0, 1.0, 1e-6), Offset(10.0, 2.0, 1e-6)]
-    assert narrowed(measured) == measured
+def test_of_messages_as_short_as_the_clocks_error_nobody_is_blamed() -> None:
+    job = Job(2, per_node=1, ahead=-3.0)
+    for _ in range(20):
+        job.compute(1.0, 1.2)
+        job.message(0, 1)
+        job.compute(0.2, 0.0)
+        job.message(1, 0)
+    job.collective("MPI_Barrier")
+    late = Job(2, per_node=1)
+    for _ in range(20):
+        late.compute(1.0, 1.5)
+        late.message(1, 0)
+        late.message(0, 1)
+    for run, waiting in ((job, set()), (late, {0})):
+        found = waits_of(run.profiles())
+        assert {pair.waiting for pair in found.pairs if pair.seconds > 0.01} == waiting
+        assert any("who waited in messages between n0 and n1" in note for note in found.notes) == (
+            not waiting
+        )
 
 
 def test_messages_that_contradict_each_other_are_left_out() -> None:

@@ -9,14 +9,14 @@
 #pragma GCC visibility push(hidden)
 
 #define NPC_MAGIC "NPCMPI\n"
-enum { NPC_VERSION = 1, NPC_SECTIONS = 192, NPC_THREADS = 64 };
+enum { NPC_VERSION = 2, NPC_SECTIONS = 192, NPC_THREADS = 64 };
 
 enum npc_kind {
     NPC_NAMES = 1,   /* char[NPC_NAME]: the calls' names, by number */
     NPC_REGIONS,     /* npc_region_entry */
     NPC_COMMS,       /* npc_comm_entry: communicators, windows, files */
     NPC_PLACE,       /* npc_thread_place, by thread */
-    NPC_OFFSETS,     /* npc_offset */
+    NPC_CLOCK,       /* npc_clock_reading */
     NPC_ARRIVALS,    /* npc_arrival */
     NPC_SENT,        /* npc_message */
     NPC_RECEIVED,    /* npc_message */
@@ -103,9 +103,10 @@ typedef struct {
     uint32_t call, reserved;
 } npc_thread_place;
 
+/* A moment, the Unix time then, and how wrong that is at most; -1: nobody keeps it right. */
 typedef struct {
-    int64_t at, offset, error;
-} npc_offset;
+    int64_t at, unix_ns, error;
+} npc_clock_reading;
 
 typedef struct {
     uint16_t on, call, region, reserved;

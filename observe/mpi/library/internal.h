@@ -4,18 +4,13 @@
 
 #include "runtime.h"
 
-/* The library is not linked with MPI: what it calls must not be missed in a process that has none. */
-#pragma weak PMPI_Bcast
-#pragma weak PMPI_Comm_dup
-#pragma weak PMPI_Comm_free
+/* The library is not linked with MPI: what it calls must not be missed in a process that has none. All of these are
+ * local (MPI 4.0, section 2.4): none waits for another rank, which may be without this library. */
 #pragma weak PMPI_Comm_get_name
 #pragma weak PMPI_Comm_group
 #pragma weak PMPI_Comm_rank
 #pragma weak PMPI_Comm_remote_group
-#pragma weak PMPI_Comm_set_errhandler
 #pragma weak PMPI_Comm_size
-#pragma weak PMPI_Comm_split
-#pragma weak PMPI_Comm_split_type
 #pragma weak PMPI_Comm_test_inter
 #pragma weak PMPI_File_get_group
 #pragma weak PMPI_Get_elements_x
@@ -26,8 +21,6 @@
 #pragma weak PMPI_Group_translate_ranks
 #pragma weak PMPI_Initialized
 #pragma weak PMPI_Query_thread
-#pragma weak PMPI_Recv
-#pragma weak PMPI_Send
 #pragma weak PMPI_Test_cancelled
 #pragma weak PMPI_Type_size
 #pragma weak PMPI_Type_size_x
@@ -44,8 +37,6 @@ typedef struct {
     MPI_File no_file;
     MPI_Request no_request;
     MPI_Datatype byte;
-    MPI_Info no_info;
-    MPI_Errhandler errors_return;
 } npc_handles;
 extern npc_handles npc_predefined;
 /* The rank's file; NULL where nothing is counted. */
@@ -90,8 +81,7 @@ void npc_name_communicators(void);
 
 void npc_add_received(npc_thread *self, uint64_t bytes);
 bool npc_open_stamps(void);
-void npc_align_clocks(void);
-void npc_close_clocks(void);
+void npc_read_clock(void);
 void npc_open_regions(void);
 void npc_close_regions(int64_t now);
 void npc_open_counters(void);

@@ -110,8 +110,6 @@ static bool find_mpi(void)
         .no_file = HANDLE(MPI_File, MPI_FILE_NULL, "ompi_mpi_file_null"),
         .no_request = HANDLE(MPI_Request, MPI_REQUEST_NULL, "ompi_request_null"),
         .byte = HANDLE(MPI_Datatype, MPI_BYTE, "ompi_mpi_byte"),
-        .no_info = HANDLE(MPI_Info, MPI_INFO_NULL, "ompi_mpi_info_null"),
-        .errors_return = HANDLE(MPI_Errhandler, MPI_ERRORS_RETURN, "ompi_mpi_errors_return"),
     };
     return true;
 }
@@ -134,7 +132,7 @@ static bool name_calls(void)
 }
 
 /* Opens everything; false if there is no room. What the library asks of MPI is no call of the program's. */
-static bool open_all(int thread_level, bool late)
+static bool open_all(int thread_level)
 {
     void *entries;
     npc_section *section;
@@ -153,8 +151,7 @@ static bool open_all(int thread_level, bool late)
     npc_head->ranks = npc_ranks;
     npc_threaded = thread_level == MPI_THREAD_MULTIPLE;
     npc_open_counters();
-    if (!late)
-        npc_align_clocks();
+    npc_read_clock();
     npc_variables_begin();
     npc_read_counters();
     npc_head->began = npc_now();
@@ -163,7 +160,7 @@ static bool open_all(int thread_level, bool late)
     return true;
 }
 
-static void start(int thread_level, bool late)
+static void start(int thread_level)
 {
     static bool started;
     pthread_once(&loaded, load);
@@ -172,14 +169,14 @@ static void start(int thread_level, bool late)
     started = true;
     int inside = npc_self.inside;
     npc_self.inside = 1;
-    usable = open_all(thread_level, late);
+    usable = open_all(thread_level);
     initialized = usable;
     npc_self.inside = inside;
 }
 
 void npc_initialized(int thread_level)
 {
-    start(thread_level, false);
+    start(thread_level);
 }
 
 /* What is read at the end. */
@@ -189,6 +186,7 @@ static void end(void)
     npc_self.inside = 1;
     npc_head->ended = npc_now();
     npc_read_counters();
+    npc_read_clock();
     npc_close_regions(npc_head->ended);
     npc_variables_end();
     npc_name_communicators();
@@ -199,7 +197,6 @@ void npc_finalizing(void)
     if (!usable || !initialized || finalizing)
         return;
     end();
-    npc_close_clocks();
     __atomic_store_n(&npc_head->state, NPC_FINALIZED, __ATOMIC_RELEASE);
 }
 
@@ -242,10 +239,9 @@ bool npc_attach(npc_thread *self)
     int level, flag = 0;
     pthread_once(&loaded, load);
     if (usable && !initialized && PMPI_Initialized(&flag) == MPI_SUCCESS && flag) {
-        /* all of it but what other ranks would have to take part in */
         npc_note(NPC_LATE);
         if (PMPI_Query_thread(&level) == MPI_SUCCESS)
-            start(level, true);
+            start(level);
     }
     if (!usable || finalizing) {
         self->inside = 1;

@@ -1,0 +1,67 @@
+"""Which message and which collective call of one rank is which one of another, by their numbers alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from observe.mpi.profile import Arrival, Communicator, Message, RankProfile
+
+#: Nobody leaves before everybody has come. (Of v-forms with empty parts one may: who left earlier than the
+#: last rank came has not waited for it.)
+ALL_TO_ALL: Final = frozenset({
+    "MPI_Barrier", "MPI_Allreduce", "MPI_Allgather", "MPI_Allgatherv", "MPI_Alltoall", "MPI_Alltoallv",
+    "MPI_Alltoallw", "MPI_Reduce_scatter", "MPI_Reduce_scatter_block",
+})  # fmt: skip
+FROM_ROOT: Final = frozenset({"MPI_Bcast", "MPI_Scatter", "MPI_Scatterv"})
+TO_ROOT: Final = frozenset({"MPI_Reduce", "MPI_Gather", "MPI_Gatherv"})
+
+
+class Matched(NamedTuple):
+    """A message whose moments both ranks kept, each on the clock of its own node."""
+
+    source: int
+    target: int
+    send: Message
+    receive: Message
+
+
+class CollectiveCall(NamedTuple):
+    """A collective call whose moments all ranks of its communicator kept; arrivals: by rank."""
+
+    call: str
+    communicator: Communicator
+    arrivals: Mapping[int, Arrival]
+
+    @property
+    def root(self) -> int | None:
+        return next(iter(self.arrivals.values())).root
+
+
+def matched_messages(profiles: Sequence[RankProfile]) -> Iterator[Matched]:
+    """Messages between two ranks; those of a rank to itself are none."""
+    sent = {
+        (profile.rank, send.peer, send.communicator, send.tag, send.sequence): send
+        for profile in profiles
+        for send in profile.sent
+    }
+    for profile in profiles:
+        for receive in profile.received:
+            key = (receive.peer, profile.rank, receive.communicator, receive.tag, receive.sequence)
+            send = sent.get(key)
+            if send is not None and receive.peer != profile.rank:
+                yield Matched(receive.peer, profile.rank, send, receive)
+
+
+def collective_calls(profiles: Sequence[RankProfile]) -> Iterator[CollectiveCall]:
+    """Calls of two ranks and more."""
+    communicators = {known.key: known for profile in profiles for known in profile.communicators}
+    stamped: defaultdict[tuple[str, int], dict[int, Arrival]] = defaultdict(dict)
+    for profile in profiles:
+        for arrival in profile.arrivals:
+            stamped[arrival.communicator, arrival.sequence][profile.rank] = arrival
+    for (key, _), arrivals in stamped.items():
+        names = {arrival.call for arrival in arrivals.values()}
+        if key in communicators and len(names) == 1 and len(arrivals) == communicators[key].size > 1:
+            yield CollectiveCall(names.pop(), communicators[key], arrivals)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -80,7 +81,8 @@ def run(
     """
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
     ranks.mkdir()
-    around = [sys.executable, "-ES", str(_RANK), str(ranks), asked.to_text()]
+    library = _beside_the_ranks(asked.library, ranks)
+    around = [sys.executable, "-ES", str(_RANK), str(ranks), replace(asked, library=library).to_text()]
     watched = [*command[:place], *around, *command[place:]]
     if mpi and _is_monitoring_harmful(command[place]):
         say(
@@ -117,6 +119,8 @@ def run(
     witness.end()
     code = process.wait()
     wait_for_ranks(ranks, _READING_S if asked.companions else _HURRY_S)
+    if library != asked.library:
+        Path(library).unlink(missing_ok=True)
     for copy in copies:
         copy.finish(_LEFT_OPEN_S)
     for copy in copies:
@@ -130,6 +134,20 @@ def _copies(stem: Path, silent: bool) -> list[OutputCopy]:
         OutputCopy(stem.with_suffix(suffix), None if silent else descriptor_of(terminal), name)
         for name, terminal, suffix in streams
     ]
+
+
+def _beside_the_ranks(library: str, ranks: Path) -> str:
+    """A copy of the profiling library where all nodes find it, since they share the ranks' folder and perhaps
+    not the user's cache; the library itself where nothing may be executed there, or nothing is asked for."""
+    if not library or os.statvfs(ranks).f_flag & os.ST_NOEXEC:
+        return library
+    copy = ranks.absolute() / Path(library).name
+    try:
+        shutil.copyfile(library, copy)
+    except OSError:  # a full disk will be told by those who write what counts
+        copy.unlink(missing_ok=True)
+        return library
+    return str(copy)
 
 
 def wait_for_ranks(ranks: Path, patience_s: float) -> None:

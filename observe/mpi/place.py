@@ -17,6 +17,11 @@ VERSION: Final = 2
 #: `npc_header` before its table of sections, and a section of it.
 HEADER: Final = struct.Struct("<8s4I10iIi2HIqqqqqQQ64s256s256s")
 SECTION: Final = struct.Struct("<4I3Q")
+#: Why there is no profile of a program that had the library before it.
+_UNSEEN: Final = (
+    "the program has called no MPI that the profiling library could see (does a script unset LD_PRELOAD, "
+    "or limit files by ulimit -f?)"
+)
 #: The program's environment names the file by this.
 PROFILE: Final = "NPC_MPI_PROFILE"
 
@@ -58,12 +63,14 @@ class ProfileFile:
                 return ""
         except OSError as error:
             return f"cannot write {target}: {error.strerror}"
-        return self._refusal() or "the program has called no MPI that the profiling library could see"
+        return self._refusal() or _UNSEEN
 
     def _refusal(self) -> str:
         """Why the library is not put before the program."""
         if not self._library.exists():  # the dynamic linker would say so for every process
             return f"{self._library} is not on {os.uname().nodename}"
+        if os.statvfs(self._library).f_flag & os.ST_NOEXEC:
+            return f"{self._library} is on a file system of which nothing may be executed (noexec)"
         if os.environ.get("LD_BIND_NOW"):  # the library finds MPI's functions when they are called (ld.so(8))
             return "LD_BIND_NOW is set"
         return ""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import struct
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from npc.files import LARGEST_TABLE, read_bytes
+from npc.machine.sysfs import format_cpus
 from npc.records.units import plural
 from observe.mpi.place import HEADER, MAGIC, SECTION, VERSION, TableSection
 from observe.mpi.profile import (
@@ -76,17 +77,24 @@ class NoProfile(ValueError):
 def read_profiles(folder: Path, ranks: Iterable[WatchedRank]) -> tuple[list[RankProfile], list[str]]:
     """The profiles of the ranks that left one in `folder` (``HOST.RANK.mpi``), and why others did not, as
     `ranks` say."""
-    profiles, reasons = [], Counter[str]()
+    profiles: list[RankProfile] = []
+    reasons: defaultdict[str, set[int]] = defaultdict(set)
     for path in sorted(folder.glob("*.mpi")):
         try:
             profiles.append(read_rank_file(path))
         except (NoProfile, OSError) as error:
-            reasons[str(error)] += 1
-    reasons.update(rank.profile for rank in ranks if rank.profile)
-    notes = [
-        f"inside MPI: unavailable of {plural(number, 'rank')}: {reason}" for reason, number in reasons.items()
-    ]
+            number = path.stem.rpartition(".")[2]
+            reasons[str(error)].add(int(number) if number.isdecimal() else 0)
+    for rank in ranks:
+        if rank.profile:
+            reasons[rank.profile].add(rank.rank)
+    notes = [f"inside MPI: unavailable of {_named(lost)}: {reason}" for reason, lost in reasons.items()]
     return sorted(profiles, key=lambda profile: profile.rank), notes
+
+
+def _named(ranks: Collection[int]) -> str:
+    """Few ranks or many."""
+    return f"rank {min(ranks)}" if len(ranks) == 1 else f"{plural(len(ranks), 'rank')} ({format_cpus(ranks)})"
 
 
 def read_rank_file(path: Path) -> RankProfile:

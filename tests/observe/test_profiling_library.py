@@ -6,63 +6,23 @@ import os
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from observe.asked import Asked
 from observe.built import NoLibrary
 from observe.mpi.build import library_for, mpi_of
 from observe.mpi.place import ProfileFile, keep
-from observe.mpi.profile import Peer, RankProfile
+from observe.mpi.profile import Peer
 from observe.mpi.rank_file import read_profiles, read_rank_file
-from observe.rank_files import PortReading, WatchedRank, read_ranks
-from observe.run import wait_for_ranks
+from observe.rank_files import PortReading, WatchedRank
 from tests.lab.mpis import MPIS, WHEELS, Mpi
 from tests.lab.npb_job import MPI_ENVIRONMENT
-from tests.paths import ROOT
+from tests.lab.profiled import Ended, compiled, run
 
-PROGRAMS = ROOT / "tests/observe/programs"
 RANKS = range(4)
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A run of a program, and what its ranks left."""
-
-    code: int
-    out: str
-    err: str
-    profiles: Sequence[RankProfile]
-    notes: Sequence[str]
-
-
-def compiled(mpi: Mpi, name: str, folder: Path, *options: str) -> Path:
-    program = folder / name
-    source = PROGRAMS / f"{name}.c"
-    subprocess.run([mpi.compiler, "-O1", "-w", source, "-o", program, "-lpthread", *options], check=True)
-    return program
-
-
-def run(mpi: Mpi, ranks: int, folder: Path, *command: str | Path, library: str = "") -> Ended:
-    """Run a program on ranks with the library before it."""
-    if mpi.compiler.startswith(str(WHEELS)):
-        beside = str(Path(mpi.compiler).with_name("mpirun"))
-    else:
-        beside = mpi.launcher
-    library = library or str(library_for([beside], str(command[0])))
-    folder.mkdir()
-    asked = Asked(library=str(library)).to_text()
-    around = [sys.executable, "-ES", ROOT / "observe/rank.py", folder, asked]
-    ended = subprocess.run(
-        [mpi.launcher, "-n", str(ranks), *around, *command],
-        env={**os.environ, **mpi.environment}, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    wait_for_ranks(folder, 3.0)
-    return Ended(ended.returncode, ended.stdout, ended.stderr, *read_profiles(folder, read_ranks(folder)[0]))
 
 
 #: Fetched by the test command beside the others.
@@ -375,7 +335,7 @@ def test_a_program_of_another_mpi_runs_unprofiled(tmp_path: Path) -> None:
         assert (ended.code, ended.out) == (5, "sum 10\n"), ended.err
         assert list(ended.profiles) == []
         (note,) = ended.notes
-        assert note.startswith("inside MPI: unavailable of 1 rank: the program's MPI is another one")
+        assert note.startswith("inside MPI: unavailable of rank 0: the program's MPI is another one")
 
 
 @pytest.mark.slow
@@ -391,7 +351,7 @@ def test_a_program_in_python_is_counted_whichever_mpi_it_brings(tmp_path: Path) 
         1, tmp_path / "refused", sys.executable, "-c", code,
     )  # fmt: skip
     assert (refused.code, refused.out) == (0, "1\n"), refused.err
-    assert refused.notes == ["inside MPI: unavailable of 1 rank: LD_BIND_NOW is set"]
+    assert refused.notes == ["inside MPI: unavailable of rank 0: LD_BIND_NOW is set"]
 
 
 def test_what_no_library_can_stand_before(tmp_path: Path) -> None:

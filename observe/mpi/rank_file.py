@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from collections import defaultdict
@@ -252,8 +253,10 @@ def _notes(
         if head["notes"] & bit:
             yield note
     if head["counters_errno"]:
-        reason = os.strerror(head["counters_errno"])
-        yield f"no counters of instructions and cycles: {reason} (perf_event_open)"
+        number = head["counters_errno"]
+        closed = number == errno.EBADF
+        reason = "the program has closed them" if closed else f"{os.strerror(number)} (perf_event_open)"
+        yield f"no counters of instructions and cycles: {reason}"
     if not head["ended"]:
         inside = [(entered, names[call]) for entered, left, call in places if entered > left]
         where = f", in {max(inside)[1]}" if inside else ""

@@ -7,13 +7,10 @@ change the jobs of the night.
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import re
 import shlex
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -75,32 +72,6 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
 
 CRONTAB: Final = Crontab("crontab")
 SCRONTAB: Final = Crontab("scrontab")
-
-
-def others_may_write(script: Path) -> list[str]:
-    """Which of the script's folders, from its own upwards, another user may write into, and who: he can have
-    cron run what he likes. Where names are safe from others (the sticky bit, as in ``/tmp``) group and others
-    are not meant, nor is a user's own group, of the user's name and without other members."""
-    found = []
-    for folder in script.parents:
-        state = folder.stat()
-        open_to = 0 if state.st_mode & stat.S_ISVTX else state.st_mode
-        who = {
-            "its owner": state.st_uid not in (0, os.geteuid()),
-            "its group": bool(open_to & stat.S_IWGRP) and not _is_own_group(state.st_gid),
-            "everybody": bool(open_to & stat.S_IWOTH),
-        }
-        if any(who.values()):
-            found.append(f"{folder} ({', '.join(name for name, may in who.items() if may)})")
-    return found
-
-
-def _is_own_group(number: int) -> bool:
-    try:
-        group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid())
-    except KeyError:
-        return False
-    return group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
 
 
 def script_text(home: Path, words: Sequence[str]) -> str:

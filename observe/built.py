@@ -1,6 +1,7 @@
 """Libraries in C that are built on the user's machine, once, by the site's own compiler.
 
 They are kept in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``) by what they are made of.
+Programs load them: so nothing is taken from where others may write, nor built there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 
 from npc.locks import Held, only_one
 from npc.machine.command import run
+from npc.trust import make_private, others_may_write
 
 _LIMIT_S: Final = 120.0
 
@@ -32,18 +34,29 @@ def built(kind: str, name: str, made_of: Iterable[str], build: Callable[[Path], 
         digest.update(text.encode())
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npc" / kind
     library = cache / digest.hexdigest()[:24] / name
-    if library.exists():
-        return library
     try:
-        library.parent.mkdir(parents=True, exist_ok=True)
+        if library.exists():
+            _refuse_others(library)
+            return library
+        make_private(library.parent)
+        _refuse_others(library.parent)
         with only_one(library.with_suffix(".lock"), limit_s=2 * _LIMIT_S, wait_s=_LIMIT_S):
             if not library.exists():
                 build(library)
+                library.chmod(library.stat().st_mode & ~0o022)  # whatever the umask is
     except Held as other:
         raise NoLibrary(f"another process has been building {library.parent} for too long: {other}") from None
     except OSError as error:
         raise NoLibrary(f"cannot write into {library.parent}: {error.strerror}") from None
     return library
+
+
+def _refuse_others(path: Path) -> None:
+    if writable := others_may_write(path):
+        raise NoLibrary(
+            f"nothing is loaded from {path}, since others may write to {', '.join(writable)}: set "
+            "XDG_CACHE_HOME to a folder of your own that all nodes share"
+        )
 
 
 def compile_library(command: Sequence[str], library: Path, what: str) -> None:

@@ -19,6 +19,7 @@ from npc.jobs.launcher import content_of
 from npc.jobs.sample import job_hosts
 from npc.machine.processes import die_with_parent
 from npc.records.node_probes import MeasuredOverhead, Overhead
+from npc.trust import others_may_write
 from observe.asked import Asked
 from observe.hotspots.merge import read_hotspots
 from observe.memory.merge import read_memory
@@ -138,12 +139,14 @@ def _copies(stem: Path, silent: bool) -> list[OutputCopy]:
 
 def _beside_the_ranks(library: str, ranks: Path) -> str:
     """A copy of the profiling library where all nodes find it, since they share the ranks' folder and perhaps
-    not the user's cache; the library itself where nothing may be executed there, or nothing is asked for."""
-    if not library or os.statvfs(ranks).f_flag & os.ST_NOEXEC:
+    not the user's cache; the library itself where nothing may be executed there, others may write there, or
+    nothing is asked for."""
+    if not library or os.statvfs(ranks).f_flag & os.ST_NOEXEC or others_may_write(ranks):
         return library
     copy = ranks.absolute() / Path(library).name
     try:
         shutil.copyfile(library, copy)
+        copy.chmod(0o700)
     except OSError:  # a full disk will be told by those who write what counts
         copy.unlink(missing_ok=True)
         return library

@@ -43,6 +43,7 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
     from npc.files import write_whole
     from npc.jobs.suite import platform_folder
     from npc.places import suite, workplace
+    from npc.trust import others_may_write
 
     try:
         moments = sorted({datetime.strptime(word.strip(), "%H:%M").time() for word in at.split(",")})
@@ -59,7 +60,7 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
     write_whole(script, schedule.script_text(workplace(), arguments))
     readers = script.stat().st_mode & 0o444
     script.chmod(script.stat().st_mode | readers >> 2)
-    if writable := schedule.others_may_write(script):
+    if writable := others_may_write(script):
         click.echo(
             f"warning: others can replace {script}, which will run as you: write access to "
             f"{', '.join(writable)}",

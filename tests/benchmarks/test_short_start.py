@@ -50,6 +50,19 @@ def test_where_it_cannot_be_built_there_is_nothing_before_the_tool(tmp_path: Pat
     assert prefix(Path("share")) == [], "npb is nowhere"
 
 
+@pytest.mark.parametrize("part", ["", "short_start.so"])
+def test_nothing_is_preloaded_where_others_may_write(tmp_path: Path, part: str) -> None:
+    assert prefix(tmp_path)
+    mode = (tmp_path / part).stat().st_mode
+    (tmp_path / part).chmod(0o707)
+    assert prefix(tmp_path) == []
+    (tmp_path / part).chmod(mode)
+    assert prefix(tmp_path)
+    if os.geteuid() == 0:
+        os.chown(tmp_path / part, 65534, 65534)
+        assert prefix(tmp_path) == []
+
+
 def test_sleeps_become_short_and_the_second_the_shorter_one(tmp_path: Path) -> None:
     printed = subprocess.run(
         [*prefix(tmp_path), sys.executable, "-c", SLEEPS], capture_output=True, text=True, check=True

@@ -185,7 +185,7 @@ def _needing_calls(
     for call in collective_calls(profiles):
         if (call.call, call.communicator.key) in empty:
             continue
-        root = (call.root,) if call.root in call.arrivals else ()
+        root = [rank for rank in call.arrivals if rank == call.root]
         if call.call in _NEED_ALL:
             yield call, call.arrivals, call.arrivals
         elif call.call in _NEED_ROOT:

@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from observe.mpi.generate import ASKED
 from observe.mpi.rank_file import read_rank_file
 from tests.lab.mpis import MPIS
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.lab.profiled import compiled, run
+from tests.paths import ROOT
 
-pytestmark = pytest.mark.slow
+#: What the library asks of MPI beside the call that it stands before. All of these are local.
+LOCAL = {
+    "Comm_get_name", "Comm_group", "Comm_rank", "Comm_remote_group", "Comm_size", "Comm_test_inter",
+    "File_get_group", "Get_elements_x", "Get_library_version", "Group_free", "Group_rank", "Group_size",
+    "Group_translate_ranks", "Initialized", "Query_thread", "Test_cancelled", "Type_get_name", "Type_size",
+    "Type_size_x", "Win_get_group", "Topo_test", "Cartdim_get", "Cart_shift", "Graph_neighbors_count",
+    "Dist_graph_neighbors_count", "T_init_thread", "T_pvar_get_num", "T_pvar_get_info",
+    "T_pvar_session_create", "T_pvar_handle_alloc", "T_pvar_start", "T_pvar_read",
+}  # fmt: skip
+
+
+def test_the_library_asks_nothing_of_mpi_that_another_rank_would_have_to_answer() -> None:
+    lines = [
+        line
+        for path in (ROOT / "observe/mpi/library").glob("*.[ch]")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if not line.startswith(" *")
+    ]
+    asked = {name for line in lines for name in re.findall(r"\bPMPI_(\w+)\(", line)}
+    assert asked and asked <= LOCAL
+    assert set(ASKED) <= LOCAL
+
 
 #: Each rank believes to be the only one on its node, by the variables of all launchers.
 SEVERAL_NODES = """#!/bin/sh
@@ -30,6 +54,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "way"),
     # MPICH's own shared memory is a file, and a limit ends it alone, too
@@ -61,6 +86,8 @@ exec unshare --uts --mount sh -c "hostname $host; [ $host = n0 ] || mount -t tmp
 """
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.netns
 def test_nodes_that_do_not_share_the_cache_load_the_library_from_the_ranks_folder(tmp_path: Path) -> None:
     mpi = MPIS["openmpi"]

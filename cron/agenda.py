@@ -22,8 +22,9 @@ from cron.costs import Account
 from cron.matrix import PAIRS, settings_of, words_of
 from cron.rotation import NODES, NodeNights, NodeState, Work, choose, couples, expected, fitting, quota
 from npc.jobs import slurm
+from npc.jobs.jube_file import step_names
 from npc.jobs.scheduler import Silent
-from npc.jobs.suite import benchmark_file, default_of, settings, steps
+from npc.jobs.suite import benchmark_file, default_of, settings
 from npc.machine.fabric import expand, natural, short_name
 from npc.machine.facts import odd_ones, read_environments
 from npc.places import suite
@@ -91,7 +92,7 @@ def parts_of_nodes(
         if "dependency" in settings(home, platform):
             given = {"dependency": "none", **given}
         given["nodelist"] = ";;".join(nodes)
-        name = f"{NODES}-{number}-{'-'.join(steps(file))}"
+        name = f"{NODES}-{number}-{'-'.join(step_names(file))}"
         parts.append(Part(name=name, kind="first", words=words_of(file, given), hosts=tuple(nodes)))
     if pairs:
         given = _kept_settings(words, home, platform, home / PAIRS)
@@ -248,15 +249,14 @@ class Agenda:
         if "--benchmark" in words:
             name = " ".join(self._steps_of(words))
             return {name: Part(name=FIRST, kind="first", words=words)}
-        tags = [tag for flag, tag in pairwise(words) if flag == "--tag"]
         return {
             name: Part(name=f"{FIRST}-{name}", kind="first", words=(*words, "--benchmark", name))
-            for name in steps(home / "jube.yml", tags)
+            for name in step_names(home / "jube.yml", _tags(words))
         }
 
     def _steps_of(self, words: Sequence[str]) -> list[str]:
         """The benchmarks in the file that the words name."""
-        return steps(benchmark_file(suite(), words[words.index("--benchmark") + 1]))
+        return step_names(benchmark_file(suite(), words[words.index("--benchmark") + 1]), _tags(words))
 
     def _of_benchmarks(self, parts: Mapping[str, Part]) -> list[Work]:
         last: dict[str, int] = {}
@@ -361,7 +361,7 @@ class Agenda:
     def _node_steps(self) -> list[str]:
         assert self.each_node is not None
         files = (benchmark_file(suite(), benchmark) for benchmark in self.each_node.benchmarks)
-        return [step for file in files for step in steps(file)]
+        return [step for file in files for step in step_names(file)]
 
     def _known_benchmarks(self) -> set[str]:
         """Those of the rotation that were ever tried: what is not installed anywhere does not count."""
@@ -430,6 +430,10 @@ def _reasons(nights: Sequence[JournalEntry]) -> dict[str, str]:
             for place, reason in each.unmeasured.items():
                 found |= {short_name(node): f"{reason} (night {night.name})" for node in expand(place)}
     return found
+
+
+def _tags(words: Sequence[str]) -> list[str]:
+    return [tag for flag, tag in pairwise(words) if flag == "--tag"]
 
 
 def _since(night: str) -> str:

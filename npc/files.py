@@ -16,7 +16,10 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 T = TypeVar("T")
 #: Of a line of TOML: a key of more parts takes Python's reader as long as the square of their number.
@@ -122,9 +125,12 @@ def _all_of(stream: IO[bytes], name: str, most: float) -> bytes:
 
 @contextlib.contextmanager
 def valid(path: Path) -> Iterator[None]:
-    """Makes what is wrong with the content of a file (ValueError) an `InvalidFile` that names it."""
+    """Makes what is wrong with the content of a file (ValueError) an `InvalidFile` that names it, or the file
+    that it includes."""
     try:
         yield
+    except InvalidFile:
+        raise
     except ValueError as error:
         raise InvalidFile(f"{path}: {error}") from None
 
@@ -218,6 +224,24 @@ def parse_toml(text: str, kind: type[T]) -> T:
         return msgspec.toml.decode(text, type=kind)
     except RecursionError:
         raise ValueError("nested too deep") from None
+
+
+def parse_xml(text: str | bytes) -> Element:
+    """The root of an XML text that others wrote. Raises ValueError, also for one that declares entities: a
+    few of them in one another stand for gigabytes."""
+    import xml.etree.ElementTree as ET  # most commands read no XML
+    from xml.parsers import expat
+
+    def refuse(name: str, *_: object) -> None:
+        raise ValueError(f"it declares an XML entity ({name}), which NPC does not read")
+
+    declarations = expat.ParserCreate()
+    declarations.EntityDeclHandler = refuse
+    try:
+        declarations.Parse(text, True)
+        return ET.fromstring(text)
+    except (expat.ExpatError, ET.ParseError, LookupError) as error:  # an encoding that Python has not
+        raise ValueError(str(error)) from None
 
 
 def read_json(path: Path) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from npc.files import parse_xml
 from npc.jobs.scheduler import CTIME, Job, JobId, answer, call, moment, understood, whole
 
 if TYPE_CHECKING:
@@ -42,13 +43,8 @@ def parse_qstat(text: str, now: datetime) -> dict[JobId, Job]:
 
     Raises `Silent` for what is no such text.
     """
-    import xml.etree.ElementTree as ET
-
     with understood("qstat"):
-        try:
-            return _live(ET.fromstring(text).iter("job_list"), now)
-        except ET.ParseError as error:
-            raise ValueError(f"no XML: {error}") from None
+        return _live(parse_xml(text).iter("job_list"), now)
 
 
 def parse_qacct(text: str) -> Job | None:

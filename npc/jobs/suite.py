@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from npc.files import read_text
+from npc.jobs.jube_file import read_jube_file, texts
 from npc.machine.tools import search_path
 from npc.parameters import AUTO
 from npc.places import workplace
@@ -18,14 +18,11 @@ from npc.places import workplace
 #: Settings that are files or folders.
 _PATH_SETTING: Final = re.compile(r"NPC_[A-Z0-9]+_(?:SOURCE|PREFIX|CACHE)")
 _SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
-#: A step of ``jube.yml`` with its tags, which another step may have named (``&memory``); of an XML file.
-_YAML_STEP: Final = re.compile(r"^  - name: (\S+)\n    tag: (?:&(\w+) )?(?:\*(\w+)|\"([^\"]+)\")$", re.M)
-_XML_STEP: Final = re.compile(r"<step\s[^>]*\bname=\"([^\"]+)\"")
 #: Numbers of launches without which nothing is measured.
 _AT_LEAST_ONE: Final = ("samples", "sweep_samples")
-_WHOLE_NUMBER: Final = re.compile(r'type="int">[^<]*printf %s "\$\{NPC_([A-Z0-9_]+):-[^"]*"\s*</parameter>')
+_WHOLE_NUMBER: Final = re.compile(r'printf %s "\$\{NPC_([A-Z0-9_]+):-[^"]*"\s*\Z')
 #: A number that may also be left to those who measure.
-_OR_AUTO: Final = re.compile(rf'>printf %s "\$\{{NPC_([A-Z0-9_]+):-{AUTO}\}}"</parameter>')
+_OR_AUTO: Final = re.compile(rf'\s*printf %s "\$\{{NPC_([A-Z0-9_]+):-{AUTO}\}}"\s*')
 
 
 def settings(home: Path, platform: Path | None = None, file: Path | None = None) -> dict[str, str]:
@@ -37,49 +34,35 @@ def settings(home: Path, platform: Path | None = None, file: Path | None = None)
     found: dict[str, str] = {}
     for path in _files_with_settings(home, platform, file):
         named = path.relative_to(home) if path.is_relative_to(home) else path
-        for name in _SETTING.findall(read_text(path)):
-            found.setdefault(name.lower(), named.as_posix())
+        for text in texts(read_jube_file(path)):
+            for name in _SETTING.findall(text):
+                found.setdefault(name.lower(), named.as_posix())
     return found
-
-
-def steps(file: Path, tags: Sequence[str] = ()) -> list[str]:
-    """The steps of a JUBE file: all of an XML file, of ``jube.yml`` those that the tags choose.
-
-    They are its benchmarks' names, also in records.
-    """
-    text = read_text(file)
-    if file.suffix != ".yml":
-        return _XML_STEP.findall(text)
-    conditions: dict[str, str] = {}
-    found = []
-    for name, label, reference, condition in _YAML_STEP.findall(text.partition("\nanalyser:")[0]):
-        conditions[label or name] = condition or conditions[reference]
-        if _holds(conditions[label or name], tags):
-            found.append(name)
-    return found
-
-
-def _holds(condition: str, tags: Sequence[str]) -> bool:
-    """Whether JUBE takes what has this condition, of the form that ``jube.yml`` uses: ``a|b|(!a+!b)``."""
-    terms = (term.strip("()").split("+") for term in condition.split("|"))
-    return any(all((word.lstrip("!") in tags) != word.startswith("!") for word in term) for term in terms)
 
 
 def default_of(platform: Path, name: str) -> str:
     """What a platform takes for a setting that nobody gives; empty where it has none."""
+    default = re.compile(rf"\$\{{NPC_{name.upper()}:-([^}}]*)\}}")
     for file in platform_files(platform / "platform.xml"):
-        text = read_text(file)
-        if found := re.search(rf"\$\{{NPC_{name.upper()}:-([^}}]*)\}}", text):
-            return found[1]
+        for text in texts(read_jube_file(file)):
+            if match := default.search(text):
+                return match[1]
+    return ""
+
+
+def parameter_of(platform: Path, name: str) -> str:
+    """The text of a platform's parameter, not evaluated; empty where its files have none."""
+    for file in platform_files(platform / "platform.xml"):
+        for parameter in read_jube_file(file).iter("parameter"):
+            if parameter.get("name") == name:
+                return (parameter.text or "").strip()
     return ""
 
 
 def submit_command(platform: Path) -> str:
     """The program by which a platform's jobs are submitted; empty where its files do not say."""
-    for file in platform_files(platform / "platform.xml"):
-        if found := re.search(r'<parameter name="submit"[^>]*>\s*([^\s<$]+)', read_text(file)):
-            return found[1]
-    return ""
+    program = re.match(r"[^\s<$]+", parameter_of(platform, "submit"))
+    return program[0] if program else ""
 
 
 def whole_numbers(
@@ -87,11 +70,14 @@ def whole_numbers(
 ) -> tuple[set[str], set[str]]:
     """Those of the `settings` that are nothing but a parameter which JUBE takes whole numbers for, and those
     that may also be `AUTO`."""
-    texts = [read_text(path) for path in _files_with_settings(home, platform, file)]
-    plain, or_auto = (
-        {name.lower() for text in texts for name in pattern.findall(text)}
-        for pattern in (_WHOLE_NUMBER, _OR_AUTO)
-    )
+    plain, or_auto = set(), set()
+    for path in _files_with_settings(home, platform, file):
+        for parameter in read_jube_file(path).iter("parameter"):
+            text = parameter.text or ""
+            if parameter.get("type") == "int" and (number := _WHOLE_NUMBER.search(text)):
+                plain.add(number[1].lower())
+            if number := _OR_AUTO.fullmatch(text):
+                or_auto.add(number[1].lower())
     return plain, or_auto
 
 
@@ -106,9 +92,10 @@ def platform_files(path: Path) -> list[Path]:
     """A platform's file and those over which it is written, each once; JUBE finds them from its folder."""
     files = [path]
     for file in files:
-        for name in re.findall(r'init_with="([^":]+)', read_text(file)):
+        for element in read_jube_file(file).iter():
+            name = element.get("init_with", "").partition(":")[0].strip()
             other = Path(os.path.normpath(path.parent / name))
-            if other.exists() and other not in files:
+            if name and other.is_file() and other not in files:
                 files.append(other)
     return files
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from npc.files import InvalidFile, read_bytes, read_text
+from npc.files import InvalidFile, parse_xml, read_bytes, read_text
 from npc.jobs import slurm
 from npc.jobs.scheduler import JobId, Scheduler
 from npc.jobs.schedulers import KNOWN
@@ -294,12 +294,10 @@ def read_workpackages(run: Path, patience_s: float = 0.0) -> list[Workpackage]:
 
 
 def _read_workpackages(run: Path) -> list[Workpackage]:
-    import xml.etree.ElementTree as ET  # `npc wait --help` does not wait for it
-
     try:
-        root = ET.fromstring(read_bytes(run / WORKPACKAGES))
+        root = parse_xml(read_bytes(run / WORKPACKAGES))
         elements = {int(element.get("id", "")): element for element in root.iter("workpackage")}
-    except (OSError, ET.ParseError, LookupError, ValueError) as error:  # an encoding, an id that is none
+    except (OSError, ValueError) as error:  # a workpackage's id that is no number
         raise NoRun(f"{run / WORKPACKAGES}: {error}") from None
     steps = _read_steps(run)
     found = []
@@ -333,11 +331,9 @@ def _parameters(number: int, elements: Mapping[int, Element]) -> dict[str, str]:
 
 def _read_steps(run: Path) -> dict[str, tuple[Do, ...]]:
     """Every step's ``<do>``; empty where the configuration cannot be read."""
-    import xml.etree.ElementTree as ET
-
     try:
-        root = ET.fromstring(read_bytes(run / CONFIGURATION))
-    except (OSError, ET.ParseError, LookupError, ValueError):
+        root = parse_xml(read_bytes(run / CONFIGURATION))
+    except (OSError, ValueError):
         return {}
     benchmark = root.find("benchmark")
     reference = run / (benchmark.get("file_path_ref", "") if benchmark is not None else "")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-
-from npc.files import read_text
 
 if TYPE_CHECKING:
     from report.plan.planning import Machine, Plan
@@ -83,7 +80,14 @@ def _machine(name: str, nodes: int | None) -> Machine:
     """What this machine, and the platform's file, say."""
     from npc import catalogue
     from npc.catalogue.row import CACHE_A_CORE
-    from npc.jobs.suite import platform_folder, settings
+    from npc.jobs.suite import (
+        default_of,
+        parameter_of,
+        platform_files,
+        platform_folder,
+        settings,
+        submit_command,
+    )
     from npc.machine.interfaces import rdma_ports
     from npc.machine.platform import PLATFORM_FILE, InvalidPlatform, read_platform
     from npc.machine.tools import TOOLS, find
@@ -95,9 +99,8 @@ def _machine(name: str, nodes: int | None) -> Machine:
 
     home = suite()
     folder = platform_folder(home, name)
-    said = read_text(folder / "platform.xml")
-    alone = folder.name == "localhost" or "../localhost/platform.xml" in said
-    one_machine = "sbatch" not in said and alone
+    over_localhost = any(file.parent.name == "localhost" for file in platform_files(folder / "platform.xml"))
+    one_machine = over_localhost and submit_command(folder) == submit_command(home / "platforms/localhost")
     if one_machine and (nodes or 1) > 1:
         raise click.UsageError(
             f"--nodes {nodes}: the platform {name} is one machine; --platform names a cluster"
@@ -120,27 +123,21 @@ def _machine(name: str, nodes: int | None) -> Machine:
     # those of a cluster's nodes cannot be seen from here
     cpu = processors() if one_machine else {}
     caches = last_level_bytes(cpu.get("caches")) / (cpu.get("cores") or 1) / CACHE_A_CORE
-    named = re.search(r'name="platform_name">([^<]+)<', said)
+    named = parameter_of(folder, "platform_name") or folder.name
     return Machine(
         platform=name,
-        name=named[1] if named else folder.name,
+        name=named,
         folder=typed(folder),
         nodes=nodes or (1 if one_machine else 2),
         one_machine=one_machine,
         missing=frozenset(missing),
-        seen=steps_seen(workplace() / "runs", named[1] if named else folder.name),
+        seen=steps_seen(workplace() / "runs", named),
         rdma=rdma,
-        queue=_setting("NPC_QUEUE", said),
-        account=_setting("NPC_ACCOUNT", said),
+        queue=os.environ.get("NPC_QUEUE") or default_of(folder, "queue"),
+        account=os.environ.get("NPC_ACCOUNT") or default_of(folder, "account"),
         timed="timelimit" in settings(home, folder),
         caches=caches or 1.0,
     )
-
-
-def _setting(name: str, platform: str) -> str:
-    """What a setting has here: from the environment, else the default in the text of the platform's file."""
-    found = re.search(rf"\$\{{{name}:-([^}}]*)\}}", platform)
-    return os.environ.get(name) or (found[1] if found else "")
 
 
 def _there(command: str, find: Any) -> bool:

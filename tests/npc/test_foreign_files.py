@@ -31,8 +31,10 @@ from npb.schedule import InvalidPattern, read_pairs
 from npc import locks
 from npc.files import InvalidFile, read_json, read_lines, write_whole
 from npc.jobs import flux, grid_engine, pbs, slurm
+from npc.jobs.jube_file import step_names
 from npc.jobs.sample import read_cases
 from npc.jobs.scheduler import Silent
+from npc.jobs.suite import settings, submit_command
 from npc.jobs.workpackages import read_workpackages
 from npc.machine import fabric
 from npc.machine.facts import odd_ones, of_machine, read_environments
@@ -156,6 +158,22 @@ def facts(path: Path) -> None:
         of_machine(each)
 
 
+def of_jube(path: Path) -> None:
+    step_names(path, ("network",))
+    settings(ROOT, file=path)
+    if path.name == "platform.xml":
+        submit_command(path.parent)
+
+
+SLURM: Final = ROOT / "platforms/slurm/platform.xml"
+JUBE: Final = """name: site
+parameterset: {name: p, parameter: [{name: n, mode: shell, type: int, _: 'printf %s "${NPC_N:-5}"'}]}
+step:
+  - {name: one, tag: &both "network|!memory", use: p, do: ["echo $n", {done_file: ready, _: sbatch x}]}
+  - name: two
+    tag: *both
+selection: {tag: "a,b"}
+"""
 PLATFORM: Final = """description = "a cluster"
 [node]
 cores = 20
@@ -196,6 +214,8 @@ READERS: Final[dict[str, tuple[Callable[[Path], object], str, Callable[[Path], o
     "what was accepted": (a_history, "accepted.jsonl", lambda path: read_acceptances(path.parent)),
     "pairs of nodes": (make_pairs, "pairs.json", lambda path: matrix_of(path, ("n1",))),
     "a lock": (a_lock, "lock", lambda path: str(locks.holder(path))),
+    "a platform of JUBE": (text("platform.xml", SLURM.read_text()), "platform.xml", of_jube),
+    "a JUBE file": (text("jube.yml", JUBE), "jube.yml", of_jube),
     "a platform": (text("platform.toml", PLATFORM), "platform.toml", read_platform),
     "programs": (text("programs.toml", PROGRAMS), "programs.toml", lambda path: read_programs(path.parent)),
     "cases": (text("cases.jsonl", CASE * 2), "cases.jsonl", lambda path: read_cases(path, 1)),

@@ -34,6 +34,7 @@ class NpcSuite(PythonPackage):
     depends_on("py-numpy@2.0:", type="run")
     depends_on("py-psutil@5.9.4:", type="run")
     depends_on("py-pyelftools@0.32:", type="run")
+    depends_on("py-pyyaml@6.0.2:", type="run")
     depends_on("py-rich@13.0:", type="run")
     depends_on("py-scipy@1.13:", type="run")
     depends_on("py-tomli@2.0:", type="run", when="^python@:3.10")

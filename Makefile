@@ -3,6 +3,7 @@
 #   make characterise [PLATFORM=name] [TAGS="network memory"]
 #   make test | test-rdma | check | setup | bench-NAME | clean
 #   make lock | test-lowest                       the versions that set-up installs; tests with the lowest ones
+#   make jube.yml                                 jube.yml anew from benchmarks/*/benchmark.xml
 #   make man                                      man pages of all commands
 #   make example [RUN=runs/000003]                the shipped example and what shows it, anew
 #   make gallery                                  the pictures of docs/gallery.md
@@ -16,7 +17,7 @@ python := .venv/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup setup-test setup-mpi characterise check types quick-first quick-second test test-rdma lock test-lowest \
-	man example gallery cluster-up cluster-down clean
+	jube.yml man example gallery cluster-up cluster-down clean
 
 help:
 	@echo "make characterise [PLATFORM=name] [TAGS=\"network memory\"]   install what is missing, measure, draw"
@@ -25,6 +26,7 @@ help:
 	@echo "make check                                                   ruff, mypy and the quick tests"
 	@echo "make lock                                                    packaging/lock anew: what set-up installs"
 	@echo "make test-lowest                                             quick tests and a short main job, lowest versions"
+	@echo "make jube.yml                                                jube.yml anew from benchmarks/*/benchmark.xml"
 	@echo "make man                                                     man pages of npc, its commands and npb"
 	@echo "make example [RUN=runs/000003]                               the shipped example and what shows it, anew"
 	@echo "make gallery                                                 the pictures of docs/gallery.md, from the example run"
@@ -94,6 +96,9 @@ test-lowest: setup-test
 # the shipped example, and all that shows it; RUN=runs/000003 takes a run that is there
 example: setup-test
 	@$(python) -m tests.lab.example $(RUN)
+
+jube.yml: setup-test
+	@$(python) -m npc.catalogue.jube_yml
 
 man: setup-test
 	@$(python) -m npb.man_pages .venv/share/man/man1

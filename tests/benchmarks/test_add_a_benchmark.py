@@ -35,14 +35,12 @@ COPIED = (
     "roofline",
     "tests",
 )
-#: Parts of jube.yml in their order; a fragment for one is put before the title of the next.
-PARTS = ("step", "analyser", "result")
-
 #: What the tests of the page must be: of `dd` where a test has the benchmark in its name.
 TAKEN_UP = (
     "parsers/.*dd",
     "benchmarks/test_benchmark_pages.py::.*dd",
     "benchmarks/test_jube.py::.*dd",
+    "npc/catalogue/test_jube_yml.py::test_jube_yml_is_current",
     "npc/catalogue/.*row",
     "report/test_plan.py::",
 )
@@ -65,16 +63,11 @@ def blocks() -> list[Block]:
     ]
 
 
-def insert(path: Path, part: str, fragment: str) -> None:
-    """Put a fragment at the end of a part of jube.yml, or a row at the end of the catalogue's table."""
+def insert_row(path: Path, row: str) -> None:
+    """Put a row at the end of the catalogue's table."""
     text = path.read_text()
-    if part == "row":
-        assert text.endswith("\n)  # fmt: skip\n")
-        path.write_text(text.removesuffix(")  # fmt: skip\n") + fragment + ")  # fmt: skip\n")
-        return
-    later = PARTS[PARTS.index(part) + 1 :]
-    place = text.index(f"\n{later[0]}:") if later else len(text)
-    path.write_text(f"{text[:place].rstrip()}\n{fragment}\n{text[place:].lstrip()}".rstrip() + "\n")
+    assert text.endswith("\n)  # fmt: skip\n")
+    path.write_text(text.removesuffix(")  # fmt: skip\n") + row + ")  # fmt: skip\n")
 
 
 def make_environment(checkout: Path) -> None:
@@ -124,7 +117,8 @@ def test_the_page_adds_a_benchmark(tmp_path: Path) -> None:
     for block in blocks():
         file, _, part = block.file.partition(" ")
         if part:
-            insert(checkout / file, part, block.text)
+            assert part == "row"
+            insert_row(checkout / file, block.text)
         elif file:
             (checkout / file).parent.mkdir(parents=True, exist_ok=True)
             (checkout / file).write_text(block.text)

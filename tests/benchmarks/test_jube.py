@@ -28,7 +28,7 @@ from tests.lab.jube_job import (
     states,
     steps,
 )
-from tests.lab.jube_tables import Column, assert_same_numbers, collect, columns_alone
+from tests.lab.jube_tables import assert_same_numbers, collect
 from tests.paths import ROOT
 
 BENCHMARKS = sorted(path.parent.name for path in ROOT.glob("benchmarks/*/benchmark.xml"))
@@ -110,38 +110,6 @@ def test_a_benchmark_folder_is_whole(benchmark: str) -> None:
     assert tree.findtext("benchmark/comment"), "what jube info says"
     for column in tree.iter("column"):
         assert "," not in column.attrib["title"], "a comma ends a cell of CSV"
-
-
-def test_every_benchmark_has_its_step_its_analyser_and_its_result() -> None:
-    whole = suite()
-    for part in ("step", "analyser"):
-        assert sorted(entry["name"] for entry in whole[part]) == BENCHMARKS
-    assert sorted(entry["use"] for entry in whole["result"]) == BENCHMARKS
-
-
-@pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_alone_and_in_the_suite_a_benchmark_is_the_same(benchmark: str) -> None:
-    whole = suite()
-    (result,) = (entry for entry in whole["result"] if entry["use"] == benchmark)
-    together = [
-        Column(table["name"], table.get("filter"), column["title"], column["_"])
-        for table in result["table"]
-        for column in table["column"]
-    ]
-    assert together == columns_alone(benchmark)
-    (step,) = (entry for entry in whole["step"] if entry["name"] == benchmark)
-    alone = ET.parse(ROOT / "benchmarks" / benchmark / "benchmark.xml").find("benchmark/step")
-    assert alone is not None
-    folder = (ROOT / "benchmarks" / benchmark).resolve()
-
-    def resolved(base: Path, source: str, sets: str) -> tuple[Path, str]:
-        return (base / source).resolve(), sets
-
-    assert [resolved(ROOT, use["from"], use["_"]) for use in step["use"]] == [
-        resolved(folder, use.attrib["from"], use.text or "") for use in alone.iter("use")
-    ]
-    (do,) = alone.iter("do")
-    assert step["do"] == {**do.attrib, "_": do.text}
 
 
 # -- steps and tags ------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +19,6 @@ from npc.catalogue.row import JOB_S
 from npc.cli import entry_points
 from npc.jobs.suite import settings
 from npc.machine.programs import Remembered, remember
-from npc.parameters import TAGS
 from npc.records.run import read_run
 from report.compare.difference import ENOUGH_RUNS
 from report.plan.command import QUESTIONS, _machine
@@ -49,17 +47,6 @@ CLUSTER = Machine(
     rdma=True, queue="fuchs", timed=True,
 )  # fmt: skip
 COMMANDS = ("score", "check", "advise", "report", "compare", "roofline", "observe", "nightly")
-
-
-def test_the_table_has_the_steps_and_tags_of_jube_yml() -> None:
-    """A step of jube.yml that qualifies by two tags is two rows where it does other work for each."""
-    wanted = {
-        (step["name"], tag)
-        for step in yaml.safe_load((ROOT / "jube.yml").read_text(encoding="utf-8"))["step"]
-        for tag in re.findall(r"(?<!!)\b[a-z]+\b", step["tag"])
-    }
-    assert {(step.name.split()[0], tag) for step in catalogue.steps() for tag in step.tags} == wanted
-    assert {tag for _, tag in wanted} == set(TAGS)
 
 
 def test_a_comparison_has_the_runs_that_show_how_runs_differ() -> None:

@@ -5,7 +5,7 @@ their order. The rate is 2 N³ FLOP (of ``zgemm`` 8 N³) by the median of the la
 "OpenBLAS"} is the one that was asked for, ``kernel`` what it chose for this CPU, ``threads`` how many it
 was told to use, ``thread_cpus`` the CPUs that it might use; the library's own version is the record's.
 
-A row is invalid whose product is not that of its matrices (the driver's check: docs/benchmarks/blas.md),
+A row is invalid whose product is not that of its matrices (the driver's check: benchmarks/blas/README.md),
 whose rate contradicts its time, that kept more CPUs busy than it was to have threads, or whose library says
 that it has other threads. Threads that have fewer CPUs take turns on them.
 """

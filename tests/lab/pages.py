@@ -16,7 +16,7 @@ from tests.lab.jube_job import NPC
 from tests.paths import ROOT
 
 README: Final = ROOT / "README.md"
-PAGES: Final = sorted([README, *(ROOT / "docs").rglob("*.md")])
+PAGES: Final = sorted([README, *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
 EXAMPLE: Final = ROOT / "docs" / "example" / "localhost"
 FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: What stands for anything.

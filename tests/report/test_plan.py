@@ -237,6 +237,25 @@ def test_commands_that_are_not_installed_are_not_proposed() -> None:
     assert make_plan("watch", HERE, 600, ()).lines == (make_plan("watch", HERE, 600, ()).characterise,)
 
 
+def test_a_platform_is_what_its_elements_say_however_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One over localhost, with sbatch in a comment, its name in single quotes, and a queue."""
+    monkeypatch.delenv("NPC_QUEUE", raising=False)
+    localhost = ROOT / "platforms/localhost/platform.xml"
+    (tmp_path / "platform.xml").write_text(
+        f"""<jube><!-- later: sbatch, a <parameter name="platform_name">slurm</parameter> -->
+  <parameterset name="executeset" init_with="{localhost}"/>
+  <parameterset name='systemParameter' init_with='{localhost}'>
+    <parameter  name='platform_name' >
+      desk</parameter>
+    <parameter name='queue' mode='shell'>printf %s "${{NPC_QUEUE:-short}}"</parameter>
+  </parameterset></jube>"""
+    )
+    machine = _machine(str(tmp_path), None)
+    assert (machine.name, machine.one_machine, machine.queue) == ("desk", True, "short")
+
+
 def test_every_question_has_its_model_and_measurements_that_there_are() -> None:
     """What questions.toml names: models as npc fit calls them, settings of the benchmarks, sizes enough."""
     outputs = [path for path in captured.outputs("models") if not path.name.startswith(("fail", "ring_3"))]

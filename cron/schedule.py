@@ -22,6 +22,7 @@ from typing import Final
 
 import click
 
+from npc.places import WORKPLACE
 from npc.template import filled_in
 
 SCRIPT: Final = "nightly.sh"
@@ -77,6 +78,8 @@ SCRONTAB: Final = Crontab("scrontab")
 def script_text(home: Path, words: Sequence[str]) -> str:
     """The script that begins a night: ``npc nightly WORDS`` in the folder `home`, in this environment."""
     kept = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
+    if os.environ.get(WORKPLACE):
+        kept[WORKPLACE] = str(home)
     own = (home / ".venv/bin/npc", Path(sys.executable).with_name("npc"))
     program = next((str(npc) for npc in own if npc.exists()), shutil.which("npc") or "npc")
     return filled_in(_TEMPLATES / "nightly.sh.in", kept=kept, home=home, command=[program, "nightly", *words])

@@ -18,6 +18,8 @@ import click
 #: As npc/setup.sh refuses them; the colon parts the folders of a PATH.
 _READ_BY_SHELLS: Final = re.compile(r"""[\s"'`$\\&;|<>()*?\[\]{}#!:]""")
 _ABOVE: Final = Path(__file__).resolve().parent.parent
+#: Names the `workplace`, for a checkout that several share or that cannot be written.
+WORKPLACE: Final = "NPC_WORKPLACE"
 
 
 def is_checkout() -> bool:
@@ -50,7 +52,11 @@ def suite() -> Path:
 
 
 def workplace() -> Path:
-    """Where runs, histories and a user's own platforms are: the checkout, else the present folder."""
+    """Where runs, histories and a user's own platforms are: what ``NPC_WORKPLACE`` names, else the checkout,
+    else the present folder."""
+    named = os.environ.get(WORKPLACE)
+    if named:
+        return Path(named).resolve()
     return _ABOVE if is_checkout() else Path.cwd()
 
 

@@ -1,4 +1,5 @@
-"""What all tests share: what a skip means in CI, and which tests need more than a plain machine."""
+"""What all tests share: folders of their own, what a skip means in CI, and which tests need more than a plain
+machine."""
 
 from __future__ import annotations
 
@@ -8,17 +9,24 @@ import os
 import signal
 import subprocess
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.lab.own_folders import own_folders, session_folder
+from tests.lab.untouched import Untouched
 
 #: Whether `npc` looks what others compute.
 WATCH = "NPC_WATCH"
 # Machines are loaded at times; no property depends on how long an example takes.
 settings.register_profile("npc", deadline=None, derandomize=os.environ.get("CI") == "true")
 settings.load_profile("npc")
+_SESSION = pytest.StashKey[Path]()
+_UNTOUCHED = pytest.StashKey[Untouched]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,6 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
     locks = tempfile.TemporaryDirectory(prefix="npc-locks-")
     config.add_cleanup(locks.cleanup)
     os.environ["NPC_LOCKS"] = locks.name
+    folder = session_folder(is_worker=hasattr(config, "workerinput"))
+    config.add_cleanup(folder.cleanup)
+    config.stash[_SESSION] = Path(folder.name)
+    config.stash[_UNTOUCHED] = Untouched(config.rootpath, Path.home())
+    config.add_cleanup(config.stash[_UNTOUCHED].close)
     # JUBE 2.5.1 starts in a third of the time without setuptools' copy of distutils
     os.environ["SETUPTOOLS_USE_DISTUTILS"] = "stdlib"
     # readline, which pytest loads, says 80 columns to all children; nobody's terminal is that of a test
@@ -61,14 +74,18 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Slow tests run side by side: others that compute are the other tests, and no record were valid. Those
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Each test has folders of its own, also for what is made once a module.
+
+    Slow tests run side by side: others that compute are the other tests, and no record were valid. Those
     marked ``measures`` run alone, with what is shipped, and quick ones have it, too.
     """
     os.environ.pop(WATCH, None)
     if _is_marked(item, "slow") and not _is_marked(item, "measures"):
         os.environ[WATCH] = "0"
+    with own_folders(item.config.stash[_SESSION]):
+        return (yield)
 
 
 def _is_marked(item: pytest.Item, *names: str) -> bool:
@@ -109,10 +126,19 @@ def _namespace_problem() -> str:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI a skip is a failure, except of a test marked ``optional_skip``."""
+    """In CI a skip is a failure, except of a test marked ``optional_skip``; and so is what reads or writes
+    what is the user's. Elsewhere it may be the user himself, in another terminal."""
     report = yield
     allowed = item.get_closest_marker("optional_skip") is not None or hasattr(report, "wasxfail")
     _fail_skips(report, allowed)
+    touched = item.config.stash[_UNTOUCHED].touched() if call.when == "teardown" else []
+    if touched:
+        why = "\n".join([f"touched, and not the test's: {item.nodeid}", *touched])
+        if os.environ.get("CI") == "true":
+            report.outcome = "failed"
+            report.longrepr = why
+        else:
+            warnings.warn(why, stacklevel=1)
     return report
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -14,7 +15,7 @@ from npc.machine.environment import collect_environment
 from npc.machine.load import busy_processes
 from npc.machine.preflight import WATCHED_S, Finding, MpiTrial, preflight, start_two_ranks
 from npc.machine.tools import Found, Need, Site, find_all, missing_libraries, os_release, ways_to_get
-from npc.places import home, is_checkout, own, suite
+from npc.places import home, own, suite, workplace
 from npc.terminal import styled
 
 #: Raised whenever a key of the JSON is renamed or changes its meaning.
@@ -113,7 +114,8 @@ def show(diagnosis: Diagnosis, site: Site, missing_only: bool) -> None:
     if diagnosis.problems:
         click.echo(f"The main job cannot run: {'; '.join(diagnosis.problems)}.")
     elif not missing_only:
-        where = "" if is_checkout() else f" It writes into the present folder; benchmarks: {home()}."
+        place = "the present folder" if workplace() == Path.cwd() else workplace()
+        where = "" if workplace() == home() else f" It writes into {place}; benchmarks: {home()}."
         click.echo(f"\nThe main job can run: {own('npc')} characterise.{where}")
 
 

@@ -39,7 +39,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 
 from npc.files import InvalidFile, parse_toml, read_text
-from npc.places import home
+from npc.places import home, workplace
 
 T = TypeVar("T", bound="_Table")
 PLATFORMS: Final = "platforms"
@@ -189,13 +189,13 @@ def link_data_rate(link: str) -> float:
 def find_platform(name: str) -> Path | None:
     """The file of platform `name`: a path to it or to its folder, else ``platforms/NAME/platform.toml``.
 
-    Looked for in the current folder, then where NPC's own are. None if there is none.
+    Looked for in the current folder, in the workplace, then where NPC's own are. None if there is none.
     """
     given = Path(name)
     if given.suffix == ".toml" or "/" in name:
         file = given if given.suffix == ".toml" else given / PLATFORM_FILE
         return file if file.is_file() else None
-    for root in (Path(), home()):
+    for root in (Path(), workplace(), home()):
         path = root / PLATFORMS / name / PLATFORM_FILE
         if name not in ("", ".", "..") and path.is_file():
             return path

@@ -37,7 +37,7 @@ from npc import locks
 from npc.files import InvalidFile, parse_toml, read_text, valid, write_whole
 from npc.machine.fabric import short_name
 from npc.machine.platform import PLATFORMS, find_platform
-from npc.places import home, is_checkout, workplace
+from npc.places import home, workplace
 from npc.records.units import plural
 
 PROGRAMS_FILE: Final = "programs.toml"
@@ -153,9 +153,10 @@ def _folder(platform: str) -> Path | None:
 
 
 def _own(folder: Path) -> Path:
-    """Where a platform's programs are remembered: in its folder, for one that came with a wheel in the
-    workplace's."""
-    return folder if is_checkout() or home() not in folder.parents else workplace() / PLATFORMS / folder.name
+    """Where a platform's programs are remembered: in its folder; for one that came with an NPC whose
+    workplace is elsewhere, in the workplace's."""
+    came_with_it = workplace() != home() and home() in folder.parents
+    return workplace() / PLATFORMS / folder.name if came_with_it else folder
 
 
 def remember(folder: Path, found: Remembered) -> None:

@@ -175,7 +175,7 @@ def _in_bytes(setting: str, text: str) -> str:
 
 def _text(plan: Plan) -> str:
     from npc.columns import columns
-    from npc.places import is_checkout, own
+    from npc.places import home, own, shown, workplace
     from npc.records.units import format_duration, plural
     from npc.statistics.medians import MIN_SAMPLES
 
@@ -193,13 +193,14 @@ def _text(plan: Plan) -> str:
     samples = plural(plan.samples, "sample")
     if plan.samples > MIN_SAMPLES:
         samples = f"{MIN_SAMPLES} samples, up to {plan.samples} where they are needed,"
+    place = "the checkout" if workplace() == home() else shown(workplace())
     parts = (
         f"To know: {plan.question}\nModel:   {plan.model}.\n"
         f"Expect:  {format_duration(plan.seconds)} of {format_duration(plan.budget_s)}{times}, "
         f"{samples} of each case, waiting for nodes not counted.",
         "\n".join(columns(rows)),
         "\n".join(plan.notes),
-        "\n  ".join([f"Type {'in the checkout' if is_checkout() else 'here'}:", *path, *plan.lines]),
+        "\n  ".join([f"Type {'here' if place == '.' else f'in {place}'}:", *path, *plan.lines]),
         f"The same run by JUBE alone:\n  {plan.jube}",
     )
     return "\n\n".join(filter(None, parts))

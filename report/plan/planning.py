@@ -13,7 +13,7 @@ import msgspec
 
 from npc import catalogue
 from npc.catalogue.row import JOB_S, Step
-from npc.places import home, is_checkout, typed
+from npc.places import home, typed, workplace
 from npc.records.units import format_duration
 from npc.statistics.medians import MIN_SAMPLES, MOST_LOOKS
 from report.plan.earlier import EarlierStep
@@ -227,7 +227,7 @@ def samples_setting(samples: int) -> dict[str, str]:
 def command_lines(machine: Machine, tags: Sequence[str], samples: int) -> tuple[str, str]:
     """The line of `npc characterise`, and that of JUBE alone, in the workplace."""
     words, jube = ["npc", "characterise"], ["jube", "run", typed(home() / "jube.yml")]
-    jube += [] if is_checkout() else ["--outpath", "runs"]
+    jube += [] if workplace() == home() else ["--outpath", "runs"]
     if machine.platform != "localhost":
         words += ["--platform", machine.platform]
         jube += ["--include-path", machine.folder]

@@ -136,7 +136,8 @@ def copy(tmp_path: Path) -> Path:
 def new(copy: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "npc", "platform", "new", *words],
-        cwd=copy, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=60,
+        cwd=copy, env={**os.environ, "NPC_WORKPLACE": "", **env},
+        capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
 
 

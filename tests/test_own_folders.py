@@ -113,9 +113,9 @@ def test_what_tools_and_others_write_is_no_matter(checkout: Path, untouched: Unt
     Untouched(checkout, checkout / "home").close()  # of another process
     assert untouched.touched() == []
     (checkout / "runs/000000").mkdir()
-    remove(checkout, checkout / "home")
+    remove(checkout)
     assert [path.name for path in (checkout / "runs").iterdir()] == ["000000"]
-    assert not (checkout / "observed").exists() and not (checkout / "home/.cache/npc/planted").exists()
+    assert not (checkout / "observed").exists() and not (checkout / "history").exists()
 
 
 @pytest.mark.parametrize(("variables", "failed"), [({"CI": "true"}, True), ({}, False)])

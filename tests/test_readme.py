@@ -90,6 +90,15 @@ def test_every_line_that_is_shown_names_what_exists(page: str, line: str) -> Non
             assert any(name in names for names in known) or f"NPC_{name.upper()}" in "".join(own), name
 
 
+def test_ci_carries_out_the_commands_of_the_readme_in_their_order() -> None:
+    """One after the other in one clone, where the second meets what the first has left there."""
+    (start,) = [text for _, text in blocks(README) if "make test" in text]
+    shown = [re.sub(r"\s*#.*", "", line) for line in start.strip().splitlines()]
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert re.findall(r"^timed (?:env NPC_WATCH=0 )?(.*)$", script, re.MULTILINE) == shown
+    assert {"make characterise", "make test"} <= set(shown)
+
+
 def test_the_notebook_line_of_the_readme() -> None:
     (line,) = re.findall(
         r"`(from npc import read_run; .*?)`", (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,10 +1,11 @@
 """What no test may see: what a checkout keeps of its user's runs, and what the user's home has of NPC.
 
 The kernel tells of every open and every change there (inotify(7)), whatever process it was. Only what exists
-can be opened: CI measures before it tests, so that there is a run, and plants the rest::
+can be opened: CI measures before it tests, so that there is a run, and plants the rest, also in a home that
+nobody but its tests has::
 
-    python -m tests.lab.untouched plant
-    python -m tests.lab.untouched remove
+    HOME=… python -m tests.lab.untouched plant
+    python -m tests.lab.untouched remove             what is planted in the checkout
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _MARK: Final = "planted-for-tests"
 
 
 class Untouched:
-    """Watches a checkout for changes; what it keeps, and the NPC of a home, for opens too.
+    """Watches a checkout for changes; what it keeps, and the NPC of a home that was planted, for opens too.
 
     Raises OSError where the kernel has no more instances or watches (``/proc/sys/fs/inotify``).
     """
@@ -64,14 +65,17 @@ class Untouched:
         self._descriptor = self._checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
         #: Watch → its folder, the names that are meant (none: all), whether listing it counts.
         self._folders: dict[int, tuple[Path, Collection[str], bool]] = {}
-        for folder in (*_below(checkout, {*_OF_TOOLS, *_KEPT}), *_parts(checkout, ".venv/share/npc")):
+        # what is fetched or compiled once for an installation lies deeper, in .venv/share/npc
+        for folder in (*_below(checkout, {*_OF_TOOLS, *_KEPT}), checkout / ".venv", checkout / ".venv/share"):
             self._watch(folder, _CHANGE)
         # tests run in several processes, of which each would see the others list what is kept: by name
         platforms = [folder.name for folder in (checkout / "platforms").glob("*")]
         for name in _KEPT:
             for folder in (".", *_RUNS, *platforms):
                 self._watch(checkout / name / folder, _CHANGE | _OPEN)
-        for place, names in _IN_HOME.items():
+        # another home is one in which others run NPC, too
+        planted = (home / _PLANTED_AT_HOME[0] / _MARK).exists()
+        for place, names in _IN_HOME.items() if planted else ():
             self._watch(home / place, _CHANGE, names)
             for folder in _below(home / place / "npc", set()):
                 self._watch(folder, _CHANGE | _OPEN, listing=False)
@@ -124,13 +128,6 @@ def _below(folder: Path, without: Collection[str]) -> Iterator[Path]:
         folders[:] = [name for name in folders if name not in without]
 
 
-def _parts(folder: Path, path: str) -> Iterator[Path]:
-    """The folders on the way from `folder` down to `path`."""
-    for name in path.split("/"):
-        folder /= name
-        yield folder
-
-
 def plant(checkout: Path, home: Path) -> None:
     """Records that would change what is seen, where there is nothing yet."""
     example = checkout / "docs/example/localhost"
@@ -140,12 +137,17 @@ def plant(checkout: Path, home: Path) -> None:
             (folder / _MARK).touch()
 
 
-def remove(checkout: Path, home: Path) -> None:
-    """Take away what `plant` made."""
-    for folder in (*map(checkout.joinpath, _PLANTED), *map(home.joinpath, _PLANTED_AT_HOME)):
+def remove(checkout: Path) -> None:
+    """Take away what `plant` made in a checkout, and folders that are empty without it."""
+    for folder in map(checkout.joinpath, _PLANTED):
         if (folder / _MARK).exists():
             shutil.rmtree(folder)
+            if folder.parent != checkout and not any(folder.parent.iterdir()):
+                folder.parent.rmdir()
 
 
 if __name__ == "__main__":
-    {"plant": plant, "remove": remove}[sys.argv[1]](ROOT, Path.home())
+    if sys.argv[1] == "plant":
+        plant(ROOT, Path.home())
+    else:
+        remove(ROOT)

@@ -89,6 +89,7 @@ def test_likwid_bench_learns_the_same_clock_or_runs_without(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.measures
 def test_likwid_bench_starts_sooner(tmp_path: Path) -> None:
     command = ["likwid-bench", "-t", "load", "-W", "N:16kB:1", "-i", "1000"]
     seconds = []

@@ -151,6 +151,7 @@ def test_the_script_starts_the_night_with_the_environment_of_the_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODULEPATH", "/a folder/it's one:/b")
+    monkeypatch.setenv("NPC_WORKPLACE", ".")
     script = tmp_path / "nightly.sh"
     text = script_text(ROOT, ["--help"])
     script.write_text(text.replace("exec ", "env\nexec "))
@@ -159,6 +160,7 @@ def test_the_script_starts_the_night_with_the_environment_of_the_installation(
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert "MODULEPATH=/a folder/it's one:/b\n" in ended.stdout
+    assert f"NPC_WORKPLACE={ROOT}\n" in ended.stdout
     assert f"PATH={os.environ['PATH']}\n" in ended.stdout
     assert "SLURM_JOB_ID" not in ended.stdout and "SBATCH_ACCOUNT" not in ended.stdout
     assert "Usage: npc nightly" in ended.stdout

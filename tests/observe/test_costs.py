@@ -61,6 +61,7 @@ def test_a_cache_that_cannot_be_written_says_so(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.slow
 @needs_uprobes
 @may_lack_uprobes
+@pytest.mark.measures
 def test_the_cost_of_a_call_is_what_a_program_loses_by_it(cache: Path, tmp_path: Path) -> None:
     found = costs()
     assert 0 < found["syscall"] < found["entry"] < found["function"] < 1e-3

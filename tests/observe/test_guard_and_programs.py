@@ -26,6 +26,7 @@ def defined_by(process: int) -> bool:
     return f"npc/u{process}_" in DEFINED.read_text()
 
 
+@pytest.mark.measures
 def test_a_function_called_ten_million_times_a_second_is_refused_within_a_second(calls: Path) -> None:
     ended = guarded(calls, "24000000", "40")
     assert ended.judgement.status == "refused"

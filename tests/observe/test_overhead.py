@@ -149,6 +149,7 @@ def npc_observe(folder: Path, *words: str | Path) -> subprocess.CompletedProcess
 @pytest.mark.slow
 @needs_uprobes
 @may_lack_uprobes
+@pytest.mark.measures
 def test_runs_with_and_without_are_compared_and_kept(tmp_path: Path) -> None:
     program = tmp_path / "called"
     subprocess.run(["gcc", "-O1", PROGRAMS / "called.c", "-o", program], check=True)
@@ -195,6 +196,7 @@ def test_a_run_of_the_check_that_fails_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.measures
 def test_the_estimate_of_the_profile_is_calls_times_what_one_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

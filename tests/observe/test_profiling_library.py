@@ -205,6 +205,7 @@ def test_all_members_stamp_the_same_collective_calls(known: Known) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.measures
 def test_times_are_those_of_the_program_s_own_clock(known: Known) -> None:
     for profile in known.ended.profiles:
         noted = known.moments(profile.rank)

@@ -49,6 +49,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Study, str]:
     return folder / "sleeping", read_study(folder / "sleeping"), ended.stdout
 
 
+@pytest.mark.measures
 def test_the_times_are_the_programs_without_its_launchers_start(done: tuple[Path, Study, str]) -> None:
     _, kept, said = done
     for each, slept in (("0.1", 0.1), ("0.4", 0.4)):
@@ -90,6 +91,7 @@ def test_what_was_done_is_not_done_again(done: tuple[Path, Study, str]) -> None:
     assert again.returncode == 2 and "holds a study already: npc study resume" in again.stderr
 
 
+@pytest.mark.measures
 def test_it_is_done_again_in_the_same_order_and_what_differs_is_said(done: tuple[Path, Study, str]) -> None:
     folder, kept, _ = done
     program = folder.parent / "sleeps.sh"

@@ -543,7 +543,7 @@ def test_a_stop_is_heard_while_the_controller_hangs(cluster: Cluster, tmp_path: 
         began = time.monotonic()
         waiting.terminate()
         assert waiting.wait(30) == 143
-        assert time.monotonic() - began < 5, "squeue itself tries for 20 s"
+        assert time.monotonic() - began < 15, "squeue itself tries for 20 s"
         assert waiting.stderr is not None
         assert "Slurm does not answer" in waiting.stderr.read()
     finally:

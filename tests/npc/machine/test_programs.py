@@ -20,6 +20,8 @@ from npc.machine.programs import (
     remember,
     remembered,
 )
+from tests.lab.in_process import npc
+from tests.paths import ROOT
 
 FOUND = Remembered(
     program="himeno", setting="2 ranks, binding core", nodes=1, ranks=2, times=1.08, low=1.05, high=1.11,
@@ -91,6 +93,16 @@ def test_a_platform_s_folder_comes_first_and_what_else_keeps_it_is_said(
     assert read_programs(study) == (FOUND,)
     (folder / PROGRAMS_FILE).write_text("[")
     assert "not for the platform (platforms/cluster/programs.toml: " in keep("cluster", FOUND, study)
+
+
+def test_with_a_workplace_of_one_s_own_the_checkout_stays_as_it_is(tmp_path: Path) -> None:
+    """As each test has one (NPC_WORKPLACE): what came with NPC is read, what is found lies there."""
+    anywhere = msgspec.structs.replace(FOUND, hosts=())
+    own = Path.cwd() / "platforms/localhost" / PROGRAMS_FILE
+    assert keep("localhost", anywhere, tmp_path).endswith(f", in {own}.")
+    assert remembered("localhost") == (anywhere,) and own.is_file()
+    planned = npc("plan", "accept").stdout
+    assert "\nType here:\n" in planned and f" jube run {ROOT}/jube.yml --outpath runs " in planned
 
 
 def test_any_machine_is_localhost_and_remembers_its_own_alone(

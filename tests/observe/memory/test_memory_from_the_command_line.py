@@ -38,6 +38,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.measures
 def test_planted_faults_are_named_with_their_variables(program: Path, tmp_path: Path) -> None:
     folder = tmp_path / "seen"
     words = ("--memory", "--check-observer", "1", "--plain", "/bin/true", "--note", "N 2^16, not 2^26")

@@ -24,6 +24,8 @@ import click
 from observe.own_session import be_deaf
 
 _BLOCK_BYTES: Final = 65536
+#: What is left free on a disk that a program's output has filled: the observation has to find room as well.
+_ROOM_BYTES: Final = 1 << 20
 
 
 def descriptor_of(stream: IO[str] | None) -> int | None:
@@ -131,6 +133,9 @@ class OutputCopy:
     def _cut(self, error: OSError) -> None:
         if self._kept is not None:
             with contextlib.suppress(OSError):
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    self._kept_bytes = max(0, self._kept_bytes - _ROOM_BYTES)
+                    os.ftruncate(self._kept, self._kept_bytes)
                 os.close(self._kept)
             self._kept = None
         reason = f"{self._name} is kept up to byte {self._kept_bytes} only: {self._path}: {error.strerror}"
@@ -177,15 +182,16 @@ def printing() -> Iterator[None]:
     """What is printed here may be lost, where nobody reads it any more: that changes nothing else."""
     try:
         yield
-    except OSError:
+    except OSError as error:
+        if error.errno != errno.EPIPE:  # else the reader has gone
+            with contextlib.suppress(OSError):
+                click.echo(f"npc observe: cannot print: {error.strerror}", err=True)
         for stream in (sys.stdout, sys.stderr):
             try:
                 if stream is not None:
                     stream.flush()
-            except OSError as error:  # what waits in this one would fail again at the end of Python
+            except OSError:  # what waits in this one would fail again at the end of Python
                 _silence(stream)
-                if stream is sys.stdout and error.errno != errno.EPIPE:
-                    say(f"cannot print to standard output: {error.strerror}")
 
 
 def _silence(stream: IO[str]) -> None:

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 #: Marks a rank that has not finished.
 RUNNING: Final = "running"
+_OPEN_MPI_COMMAND: Final = "OMPI_COMMAND"
+_OPEN_MPI_ARGUMENTS: Final = "OMPI_ARGV"
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -121,9 +123,20 @@ def main(arguments: list[str]) -> NoReturn:
 
 def _become(program: list[str], given: GivenSignals) -> NoReturn:
     """In the rank's own process."""
+    by_open_mpi = _OPEN_MPI_COMMAND in os.environ
+    if by_open_mpi:  # what MPI_INFO_ENV tells the program of its command
+        os.environ[_OPEN_MPI_COMMAND] = Path(program[0]).name
+        os.environ[_OPEN_MPI_ARGUMENTS] = " ".join(program[1:])
+        if not program[1:]:
+            del os.environ[_OPEN_MPI_ARGUMENTS]
     given.hand_on()
     try:
-        os.execvp(program[0], program)
+        try:
+            os.execvp(program[0], program)
+        except FileNotFoundError:
+            if not by_open_mpi:
+                raise
+            os.execv(program[0], program)  # it starts what lies in the present folder, too
     except OSError as error:
         say(f"{program[0]}: {error.strerror}")
         os._exit(127)

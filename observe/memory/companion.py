@@ -12,6 +12,7 @@ import ctypes
 import json
 import mmap
 import os
+import resource
 import signal
 import socket
 import struct
@@ -97,7 +98,11 @@ class RankMemoryTable(Companion):
 
     def _read_trace(self) -> None:
         assert self._trace is not None
-        ctypes.CDLL(self._settings["library"]).npc_read_trace(self._trace[0], self._table)
+        try:
+            ctypes.CDLL(self._settings["library"]).npc_read_trace(self._trace[0], self._table)
+        finally:
+            while os.read(self._trace[0], 1 << 16):  # what is not read stops the program
+                pass
 
     def become(self) -> None:
         if self._reason:
@@ -139,6 +144,9 @@ class RankMemoryTable(Companion):
         library = Path(self._settings["library"])
         if not library.exists():  # the dynamic linker would say so for every process
             return f"{library} is not on {os.uname().nodename}"
+        if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+            # what the library maps of it would be missing in the program, whose malloc then fails
+            return "the program's address space is limited (ulimit -v), and the table would take its room"
         try:
             self._table = os.memfd_create("npc-memory")
             os.ftruncate(self._table, max(_LEAST_BYTES, _free_bytes() // 4 // local_ranks() >> 12 << 12))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.npb_job import MPI_ENVIRONMENT
+from tests.lab.process_group import process_group
 
 NPC = Path(sys.executable).with_name("npc")
 ENVIRONMENT = {**os.environ, **MPI_ENVIRONMENT}
@@ -31,14 +32,13 @@ def test_a_reader_that_has_gone_leaves_the_program_running(tmp_path: Path, strea
     other = {"stdout": "stderr", "stderr": "stdout"}[stream]
     redirection = {"stdout": "", "stderr": "exec 1>&2; "}[stream]
     with (tmp_path / "other").open("wb") as file:
-        job = subprocess.Popen(
-            [*OBSERVE, "--", "sh", "-c", redirection + PRINTS], cwd=tmp_path, env=ENVIRONMENT,
-            **{stream: subprocess.PIPE, other: file},
-        )  # fmt: skip
-        pipe = getattr(job, stream)
-        assert pipe.readline() == b"y\n"
-        pipe.close()
-        assert job.wait(30) == 0
+        words = [*OBSERVE, "--", "sh", "-c", redirection + PRINTS]
+        streams = {stream: subprocess.PIPE, other: file}
+        with process_group(words, cwd=tmp_path, env=ENVIRONMENT, **streams) as job:
+            pipe = getattr(job, stream)
+            assert pipe.readline() == "y\n"
+            pipe.close()
+            assert job.wait(30) == 0
     assert (tmp_path / "ended").exists()
     suffix = {"stdout": "out", "stderr": "err"}[stream]
     assert (tmp_path / f"observed/raw/0000.{suffix}").stat().st_size == SIZE
@@ -115,22 +115,18 @@ def test_a_limit_on_the_size_of_files_cuts_what_is_kept(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_the_program_leaves_behind_goes_on_and_is_not_waited_for(tmp_path: Path) -> None:
     program = "(while [ ! -e go ]; do sleep 0.05; done; yes late | head -100000; touch done) & echo early"
-    job = subprocess.Popen(
+    with process_group(
         [*OBSERVE, "--", "sh", "-c", program],
-        cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    assert job.stdout is not None
-    with job.stdout:
-        try:
-            assert job.stdout.readline() == "early\n"
-            assert job.wait(30) == 0  # before `go` is there
-            assert not (tmp_path / "done").exists()
-        finally:
-            (tmp_path / "go").touch()
+        cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    ) as job:  # fmt: skip
+        assert job.stdout is not None
+        assert job.stdout.readline() == "early\n"
+        assert job.wait(30) == 0  # before `go` is there
+        (tmp_path / "go").touch()
         assert job.stdout.read() == "late\n" * 100_000
-    deadline = time.monotonic() + 10
-    while not (tmp_path / "done").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+        deadline = time.monotonic() + 10
+        while not (tmp_path / "done").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
     assert (tmp_path / "done").exists()
     assert (tmp_path / "observed/raw/0000.out").read_text() == "early\n"
     assert any("left behind" in note for note in notes(tmp_path / "observed"))
@@ -158,11 +154,11 @@ def test_output_passes_a_terminal_that_does_not_wait(tmp_path: Path) -> None:
     """Somebody else has set O_NONBLOCK on it, as ssh does."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    job = subprocess.Popen(
-        [*OBSERVE, "--", "sh", "-c", PRINTS], cwd=tmp_path, env=ENVIRONMENT,
-        stdout=writing, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        assert len(pipe.read()) == SIZE
-    assert job.wait(30) == 0
+    with process_group(
+        [*OBSERVE, "--", "sh", "-c", PRINTS],
+        cwd=tmp_path, env=ENVIRONMENT, stdout=writing, stderr=subprocess.DEVNULL,
+    ) as job:  # fmt: skip
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            assert len(pipe.read()) == SIZE
+        assert job.wait(30) == 0

@@ -48,7 +48,7 @@ export OMPI_COMM_WORLD_LOCAL_SIZE=1 MPI_LOCALNRANKS=1 PMI_LOCAL_SIZE=1
 #: What a rank's own script does before the program.
 WAYS = {
     "binds at once": "export LD_BIND_NOW=1",
-    "may write no file": "ulimit -f 1",
+    "may write no file": "{ trap '' XFSZ; ulimit -f 1; }",  # by the signal Open MPI alone would end
     "loads nothing before it": "unset LD_PRELOAD",
     "has no file to count in": "export NPC_MPI_PROFILE=/nowhere/file",
 }

@@ -20,6 +20,7 @@ import yaml
 from npc import catalogue
 from npc.parameters import TAGS
 from npc.places import home
+from npc.terminal import guard
 
 #: The order of the steps: a benchmark a name. One that is added has its name at the end.
 ORDER: Final = (
@@ -151,6 +152,7 @@ def _scalar(text: str) -> str:
 
 
 if __name__ == "__main__":
+    guard()
     try:
         (home() / "jube.yml").write_text(jube_yml(home()), encoding="utf-8")
     except (OSError, ValueError, ET.ParseError) as error:

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from npc.files import InvalidFile, parse_json, read_bytes, valid, write_whole
+from npc.files import parse_json, read_bytes, valid, write_whole
 from npc.records.series import Series
 from npc.records.units import several
 from npc.statistics.suspect import Role, Suspect, whom
@@ -348,7 +348,7 @@ def read_night(path: Path) -> NightDocument:
         document = parse_json(read_bytes(path))
         found = document.get("schema") if isinstance(document, dict) else None
         if found != SCHEMA:
-            raise InvalidFile(f"no verdict of schema {SCHEMA}: {found!r}; npc nightly writes it")
+            raise ValueError(f"no verdict of schema {SCHEMA}: {found!r}; npc nightly writes it")
         night = msgspec.convert(document, NightDocument)
         for series in night.series:
             _ = series.key

@@ -69,7 +69,7 @@ def test_ranks_that_had_no_cpu_are_told() -> None:
 
 
 def test_late_ranks_of_one_node_point_to_the_node() -> None:
-    job = Job(4, per_node=2)
+    job = Job(4, per_node=2, error=0.01)
     for number in range(10):
         late = 2 + number % 2
         job.compute(*(1.5 if rank == late else 1.0 for rank in range(4)))

@@ -62,7 +62,7 @@ texts = st.text(max_size=20)  # lone surrogates too: arguments need not be UTF-8
 @given(
     st.builds(
         Launch,
-        id=st.integers(min_value=0),
+        id=st.integers(min_value=0, max_value=2**63 - 1),
         argv=st.lists(texts, max_size=4).map(tuple),
         started=texts,
         seconds=st.floats(min_value=0, allow_infinity=False),

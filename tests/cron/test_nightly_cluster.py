@@ -191,7 +191,8 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: Site) -> None:
     assert seen["qperf"] == seen["himeno"] == (6, 6)
     assert seen["stream"] == (len({nodes.split(",")[0] for nodes in EARLIER}), 6)
     drawn = {path.stem for path in figures.glob("*.png") if path.read_bytes()[:4] == b"\x89PNG"}
-    assert drawn >= {"sweep", "roofline", "himeno", "himeno-observed", "qperf", "allocation", "nodes"}
+    # no "nodes": each night measures one pair, which is compared with nobody
+    assert drawn >= {"sweep", "roofline", "himeno", "himeno-observed", "qperf", "allocation"}
 
 
 @pytest.mark.links

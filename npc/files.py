@@ -11,7 +11,6 @@ import errno
 import json
 import math
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterator
@@ -163,7 +162,7 @@ def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
     stays as it was where nothing was written, or an error ends the block. Nobody knows its name before, so no
     link waits there; who opens it himself does so with "x". Raises OSError.
     """
-    partial = path.with_name(f".{path.stem}.{secrets.token_hex(8)}{suffix or path.suffix}")
+    partial = path.with_name(f".{path.stem}.{os.urandom(8).hex()}{suffix or path.suffix}")
     try:
         yield partial
         if partial.exists():
@@ -186,6 +185,12 @@ def write_whole(path: Path, text: str) -> None:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
+
+
+def copy(source: Path, target: Path) -> None:
+    """Make `target` a copy of the content of `source`."""
+    with replacing(target) as partial, partial.open("xb") as stream:
+        stream.write(read_bytes(source))
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from npc import own_folder
+
 #: Setting counters up takes tenths of a second, reading them less.
 _PATIENCE_S: Final = 30.0
 _ANSWER: Final = "npc observe: counting\n"
@@ -39,34 +41,38 @@ class FlopCounter:
     """Counts on `cpus` of this node from its making on, by LIKWID's `group`. Raises `NoCounters`."""
 
     def __init__(self, folder: Path, name: str, group: str, cpus: Iterable[int]) -> None:
-        gate = folder / f"{name}.gate"
-        os.mkfifo(gate)
-        self._gate = os.open(gate, os.O_RDWR)  # both ends: opening one would wait for somebody at the other
-        measured = sorted(cpus)
-        words = ["likwid-perfctr", "-O", "-c", ",".join(map(str, measured)), "-g", group, "cat", gate.name]
+        with own_folder.opened(folder) as within:
+            said = self._begin(within, f"{name}.gate", group, sorted(cpus))
+        if said is not None:
+            os.close(self._gate)
+            self._likwid.wait()
+            raise NoCounters(said)
+
+    def _begin(self, folder: int, gate: str, group: str, cpus: list[int]) -> str | None:
+        """Start LIKWID and see it count, or say why it does not. folder: its descriptor."""
+        os.mkfifo(gate, 0o600, dir_fd=folder)
+        # both ends: opening one would wait for somebody at the other
+        self._gate = os.open(gate, os.O_RDWR | os.O_NOFOLLOW, dir_fd=folder)
+        words = ["likwid-perfctr", "-O", "-c", ",".join(map(str, cpus)), "-g", group, "cat", gate]
         try:
             self._likwid = subprocess.Popen(
                 words,
-                cwd=folder,
+                cwd=f"/proc/self/fd/{folder}",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
                 start_new_session=True,  # what the launcher sends to its ranks is not meant for it
-                preexec_fn=lambda: os.sched_setaffinity(0, measured),  # LIKWID knows no CPU beyond these
+                preexec_fn=lambda: os.sched_setaffinity(0, cpus),  # LIKWID knows no CPU beyond these
             )
+            os.write(self._gate, _ANSWER.encode())
+            return self._read_until_answer()
         except (OSError, subprocess.SubprocessError) as error:
             os.close(self._gate)
-            gate.unlink()
             raise NoCounters(f"likwid-perfctr: {error}") from None
-        os.write(self._gate, _ANSWER.encode())
-        said = self._read_until_answer()
-        gate.unlink()
-        if said is not None:
-            os.close(self._gate)
-            self._likwid.wait()
-            raise NoCounters(said)
+        finally:
+            os.unlink(gate, dir_fd=folder)
 
     def _read_until_answer(self) -> str | None:
         """None once the counters run; what LIKWID said last where it ended instead."""

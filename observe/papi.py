@@ -7,6 +7,7 @@ A program with PAPI's high-level interface (``PAPI_hl_region_begin``, ``PAPI_hl_
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +24,8 @@ class PapiCounter:
     """Lets a rank count `event`, and reads what it counted. `name` tells it from the other ranks."""
 
     def __init__(self, folder: Path, name: str, event: str) -> None:
-        # A folder a rank: PAPI renames one that it finds.
-        self._folder = folder / f"{name}.papi"
+        # A folder a rank: PAPI renames one that it finds. Of a name that nobody knows: PAPI follows links.
+        self._folder = folder / f"{name}.{os.urandom(8).hex()}.papi"
         self._event = event
 
     def environment(self) -> dict[str, str]:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 if not __package__:  # started by its path
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+from npc import own_folder
 from npc.machine.processes import RANK, RANKS, die_with_parent, read, storage_and_calls, told
 from npc.machine.sysfs import format_cpus
 from npc.terminal import guard
@@ -62,6 +63,11 @@ def main(arguments: list[str]) -> NoReturn:
     os.environ.update(asked.settings)
     name = f"{socket.gethostname()}.{told(RANK) or 0}"
     running = folder / f"{name}.{RUNNING}"
+    try:
+        own_folder.check(folder)
+    except OSError as error:  # whatever is written there, also by MPI, might go through somebody's link
+        say(f"npc observe: {folder}: {error.strerror}: this rank is not observed")
+        _become(program, given)
     profile = ProfileFile(asked.library) if asked.library else None
     companions = companions_of(asked, folder, name)
     idle = _reading()
@@ -90,7 +96,7 @@ def main(arguments: list[str]) -> NoReturn:
         running.unlink(missing_ok=True)
 
     with contextlib.suppress(OSError):  # _save will say it
-        running.touch()
+        own_folder.mark(running)
     held, release = os.pipe()
     with given.held():
         child = os.fork()
@@ -180,7 +186,7 @@ def _count(folder: Path, group: str) -> tuple[FlopCounter | PapiCounter | None, 
         os.environ.update(papi.environment())
         return papi, {"group": group}
     try:
-        os.close(os.open(folder / f"{host}.counting", os.O_CREAT | os.O_EXCL))
+        own_folder.mark(folder / f"{host}.counting")
     except OSError:
         return None, None
     from observe.flop_counters import FlopCounter, NoCounters  # of one rank a node, and only if asked for
@@ -199,10 +205,8 @@ def _reading() -> dict[str, Any]:
 
 def _save(path: Path, seen: dict[str, Any]) -> None:
     """Write the file whole or not at all; what goes wrong is said, and the rank's own exit code stands."""
-    partial = path.with_suffix(".partial")
     try:
-        partial.write_text(json.dumps(seen), encoding="utf-8")
-        partial.replace(path)
+        own_folder.save(path, [json.dumps(seen).encode()])
     except OSError as error:
         say(f"npc observe: cannot write {path}: {error.strerror}")
 

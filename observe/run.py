@@ -14,13 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from npc.files import read_bytes, write_whole
+from npc import own_folder
+from npc.files import no_link, read_bytes, write_whole
 from npc.jobs.launcher import content_of
 from npc.jobs.sample import job_hosts
 from npc.machine.processes import die_with_parent
 from npc.records.node_probes import MeasuredOverhead, Overhead
 from npc.trust import others_may_write
 from observe.asked import Asked
+from observe.companions import PROBES
 from observe.hotspots.merge import read_hotspots
 from observe.memory.merge import read_memory
 from observe.memory.outputs import save_tables
@@ -30,6 +32,7 @@ from observe.output_copy import OutputCopy, descriptor_of, say
 from observe.overhead import overhead_of
 from observe.passed_signals import SignalWitness, wait_for_end
 from observe.probes.node_file import read_probes
+from observe.probes.settings import keep_token
 from observe.rank import RUNNING
 from observe.rank_files import read_ranks
 from observe.unchanged import FROM_PEOPLE, given_signals, restore_environment
@@ -81,7 +84,9 @@ def run(
     cannot be kept from the beginning.
     """
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
-    ranks.mkdir()
+    own_folder.make(ranks)
+    if PROBES in asked.companions:
+        keep_token(ranks)
     library = _beside_the_ranks(asked.library, ranks)
     around = [sys.executable, "-ES", str(_RANK), str(ranks), replace(asked, library=library).to_text()]
     watched = [*command[:place], *around, *command[place:]]
@@ -145,7 +150,7 @@ def _beside_the_ranks(library: str, ranks: Path) -> str:
         return library
     copy = ranks.absolute() / Path(library).name
     try:
-        shutil.copyfile(library, copy)
+        own_folder.save(copy, [Path(library).read_bytes()])
         copy.chmod(0o700)
     except OSError:  # a full disk will be told by those who write what counts
         copy.unlink(missing_ok=True)
@@ -165,7 +170,7 @@ def _monitoring(ranks: Path) -> dict[str, str]:
     return {
         "OMPI_MCA_pml_monitoring_enable": "2",  # 2: the program's messages and MPI's own apart
         "OMPI_MCA_pml_monitoring_enable_output": "3",  # 3: a file a rank, written by MPI_Finalize
-        "OMPI_MCA_pml_monitoring_filename": str(ranks / "mpi"),
+        "OMPI_MCA_pml_monitoring_filename": str(ranks / f"mpi.{os.urandom(8).hex()}"),  # MPI follows links
     }
 
 
@@ -212,7 +217,7 @@ def append_report(pattern: str, began: float, path: Path) -> None:
         say(f"the program left no new {pattern}")
         return
     newest = max(candidates, key=lambda file: file.stat().st_mtime)
-    with path.open("ab") as kept:
+    with open(path, "ab", opener=no_link) as kept:
         kept.write(_told(newest) if newest.suffix == DARSHAN else read_bytes(newest))
 
 

@@ -32,6 +32,7 @@ from cron.study.knobs import (
     shape,
     triad,
 )
+from npc.files import write_whole
 from npc.machine import sysfs
 from npc.machine.processes import LOCAL_RANK, die_with_parent, told
 from npc.terminal import guard
@@ -141,11 +142,11 @@ def _measure(asked: dict[str, Any], cpus: list[int]) -> None:
         first = [core[0] for core in sysfs.cores_of(frozenset(cpus))]
         places = (first + [cpu for cpu in cpus if cpu not in first])[: asked["threads"]]
         text = _ask([str(work / "stream"), *asked.get("stream", [])], places)
-        Path(f"{asked['launch']}.stream.{socket.gethostname()}.out").write_text(text)
+        write_whole(Path(f"{asked['launch']}.stream.{socket.gethostname()}.out"), text)
         if rate := triad(text):
             rates["memory"] = rate
     if rates:
-        Path(f"{asked['launch']}.rates.{socket.gethostname()}.json").write_text(json.dumps(rates))
+        write_whole(Path(f"{asked['launch']}.rates.{socket.gethostname()}.json"), json.dumps(rates))
 
 
 def _ask(words: list[str], cpus: list[int]) -> str:

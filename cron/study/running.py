@@ -20,6 +20,7 @@ from cron.characterise import Characterisation, alone_on, next_id, run_and_wait
 from cron.study.judgement import judged
 from cron.study.launches import CASES, RUNS, missing_of, runs_of, unknown_of, write_cases
 from cron.study.starters import PLATFORMS, StudyPlace, ask_platform
+from npc.files import copy
 from npc.jobs import wait
 from npc.jobs.progress import Display
 from npc.jobs.stop import Stop
@@ -146,6 +147,6 @@ def _collect(place: StudyPlace) -> None:
             prefix = run.relative_to(place.folder).as_posix()
             records += [replace(each, raw=f"{prefix}/{each.raw}") for each in read_run(run)]
         if (run / ENVIRONMENT).exists() and not (place.folder / ENVIRONMENT).exists():
-            shutil.copyfile(run / ENVIRONMENT, place.folder / ENVIRONMENT)
+            copy(run / ENVIRONMENT, place.folder / ENVIRONMENT)
     if records:
         save_csv(records, place.folder / RECORDS)

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from cron.study.plan import placement_of
-from npc.files import read_end
+from npc.files import no_link, read_end
 from npc.jobs import jube, wait
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import NoRun, Workpackage, find_run, read_workpackages
@@ -56,7 +56,7 @@ def ask_platform(place: StudyPlace, study: Study, env: Mapping[str, str]) -> Sta
     words += ["--outpath", str(outpath), "--include-path", str(platform)]
     env = {**env, "NPC_STUDY_PLACEMENTS": asked}
     try:
-        with log.open("wb") as stream, Stop().listening() as stop:
+        with open(log, "wb", opener=no_link) as stream, Stop().listening() as stop:
             code = jube.call(words, cwd=workplace(), env=env, log=stream, stop=stop)
     except FileNotFoundError as error:
         raise click.ClickException(wait.missing(error)) from None

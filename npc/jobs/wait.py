@@ -22,7 +22,7 @@ from typing import Final
 import click
 
 from npc import locks
-from npc.files import no_link, read_bytes, read_end, write_whole
+from npc.files import no_link, read_bytes, read_end, replacing, write_whole
 from npc.jobs import jube, slurm
 from npc.jobs.progress import Display, WorkpackageRow, row_of
 from npc.jobs.scheduler import Job, Silent
@@ -158,7 +158,7 @@ class RunWait:
                     if each.done:  # just before its job was ended
                         (each.folder / REASON).unlink(missing_ok=True)
                     elif each.is_open:  # no error file, or not where it was looked for: JUBE's own mark
-                        (each.folder / "error").write_text(each.recorded_reason() + "\n")
+                        write_whole(each.folder / "error", each.recorded_reason() + "\n")
         except locks.Held as who:
             self.busy = f"JUBE is working on this run for somebody else ({who})"
             return False
@@ -193,7 +193,8 @@ class RunWait:
             try:
                 read_workpackages(self.run)
             except NoRun:  # ended while it was writing it
-                (self.run / WORKPACKAGES).write_bytes(state)
+                with replacing(self.run / WORKPACKAGES) as partial:
+                    partial.write_bytes(state)
             return False
         if code:
             said = read_bytes(self.run / LOG)[place:].decode(errors="replace").strip().splitlines()
@@ -226,7 +227,7 @@ class RunWait:
         _record(workpackage, _with_last_words(workpackage, reason), job.nodes if job else "")
         error_file = workpackage.told_by("error_file")
         if error_file is not None and error_file.parent.is_dir() and not error_file.exists():
-            error_file.write_text(f"{reason}\n", encoding="utf-8")
+            write_whole(error_file, f"{reason}\n")
         return True
 
     def _verdict(self, workpackage: Workpackage, job: Job | None) -> str:

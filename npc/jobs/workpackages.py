@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from npc.files import InvalidFile, parse_xml, read_bytes, read_text
+from npc.files import InvalidFile, no_link, parse_xml, read_bytes, read_text
 from npc.jobs import slurm
 from npc.jobs.scheduler import JobId, Scheduler
 from npc.jobs.schedulers import KNOWN
@@ -170,7 +170,7 @@ class Workpackage:
         """Note for JUBE what it could not note itself if it was killed right after sbatch had taken the job:
         it would submit a second one into the same folder."""
         if len(self.dos) == 1 and self.is_open and self.pending_do() is None and self.batch_job():
-            (self.folder / "wp_done_00").touch()
+            open(self.folder / "wp_done_00", "ab", opener=no_link).close()
 
     def batch_job(self) -> BatchJob | None:
         """The job that it waits for: the last that was named in what the submission printed."""

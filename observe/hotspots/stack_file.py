@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from npc.files import replacing
+from npc import own_folder
 from observe.hotspots.bounds import kind_of
 from observe.hotspots.stacks import KERNEL, NOWHERE, Stacks
 
@@ -72,8 +72,7 @@ def to_document(stacks: Stacks, about: dict[str, Any]) -> dict[str, Any]:
 
 def save(document: dict[str, Any], path: Path) -> None:
     """Write the file whole or not at all. Raises OSError."""
-    with replacing(path, ".partial") as partial:
-        partial.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
+    own_folder.save(path, [json.dumps(document, separators=(",", ":")).encode()])
 
 
 def _is_whole(stack: Sequence[tuple[str, str]]) -> bool:

@@ -18,7 +18,7 @@ if not __package__:  # started by its path
 import msgspec
 import numpy as np
 
-from npc.files import write_whole
+from npc import own_folder
 from npc.records.memory_use import Density, MemoryMode, RankMemory, Structure
 from npc.terminal import guard
 from observe.memory import names, sharing
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
     table, path, about = Path(arguments[0]), Path(arguments[1]), msgspec.json.decode(arguments[2])
     try:
         left = RankFile(status=about["reason"]) if about.get("reason") else reduced(read_table(table), about)
-        write_whole(path, msgspec.json.encode(left).decode())
+        own_folder.save(path, [msgspec.json.encode(left)])
     except (OSError, ValueError) as error:
         print(f"npc observe: memory of rank {about.get('rank', 0)}: {error}", file=sys.stderr)
         return 1

@@ -12,6 +12,8 @@ import struct
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from npc import own_folder
+
 MAGIC: Final = b"NPCMPI\n\0"
 VERSION: Final = 2
 #: `npc_header` before its table of sections, and a section of it.
@@ -101,9 +103,5 @@ def keep(descriptor: int, target: Path) -> bool:
         parts.append(os.pread(descriptor, section.used * section.entry_bytes, section.offset))
         SECTION.pack_into(table, place, *section._replace(offset=offset, capacity=section.used))
         offset += len(parts[-1])
-    partial = target.with_name(f"{target.name}.partial")
-    with partial.open("wb") as stream:
-        stream.write(table)
-        stream.writelines(parts)
-    partial.replace(target)
+    own_folder.save(target, [bytes(table), *parts])
     return True

@@ -39,11 +39,13 @@ _COUNTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class NodeProbes:
-    """What all probes of a node share. stem: of their files, ``FOLDER/HOST.RANK``; seconds: between
-    snapshots; keys: entries that a map may have; cpus: where bpftrace may run."""
+    """What all probes of a node share. stem: of their files, ``FOLDER/HOST.RANK``; token:
+    `observe.probes.settings.read_token`; seconds: between snapshots; keys: entries that a map may have;
+    cpus: where bpftrace may run."""
 
     host: str
     stem: Path
+    token: int
     settings: Settings
     seconds: int
     keys: int
@@ -54,8 +56,7 @@ class NodeProbes:
     ) -> Bpftrace:
         """Start a bpftrace. Raises `NoProbes`."""
         file = self.stem.with_name(f"{self.stem.name}.{re.sub('[^a-z0-9_.:@-]', '_', what, flags=re.I)}.bt")
-        token = self.settings["token"]
-        return Bpftrace(kind, file, token, self.seconds, self.keys, self.cpus, known, filled)
+        return Bpftrace(kind, file, self.token, self.seconds, self.keys, self.cpus, known, filled)
 
 
 class Attachment:

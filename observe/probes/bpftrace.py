@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from npc import own_folder
 from npc.machine.bpftrace import NAMESPACES, NoProbes, version
 from npc.machine.processes import die_with_parent
 from observe.probes.catalogue import program
@@ -63,7 +64,7 @@ class Bpftrace:
         self.lost = 0
         self._partial: Maps = {}
         self._rest = b""
-        file.write_text(_filled(kind, token, seconds, self.watched, filled or {}), encoding="utf-8")
+        text = _filled(kind, token, seconds, self.watched, filled or {})
         limits = dict.fromkeys(("BPFTRACE_MAP_KEYS_MAX", "BPFTRACE_MAX_MAP_KEYS"), str(keys))
 
         def prepare() -> None:
@@ -71,16 +72,18 @@ class Bpftrace:
             os.sched_setaffinity(0, cpus)
 
         try:
-            self._process = subprocess.Popen(
-                ["bpftrace", "-f", "json", file.name],
-                cwd=file.parent,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **limits},
-                start_new_session=True,  # what the launcher sends to its ranks is not meant for it
-                preexec_fn=prepare,
-            )
+            with own_folder.opened(file.parent) as folder:
+                own_folder.save(file, [text.encode()])
+                self._process = subprocess.Popen(
+                    ["bpftrace", "-f", "json", file.name],
+                    cwd=f"/proc/self/fd/{folder}",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **limits},
+                    start_new_session=True,  # what the launcher sends to its ranks is not meant for it
+                    preexec_fn=prepare,
+                )
         except (OSError, subprocess.SubprocessError) as error:
             raise NoProbes(f"bpftrace: {error}") from None
         assert self._process.stdout is not None

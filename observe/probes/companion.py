@@ -2,8 +2,9 @@
 
 One process a node, the keeper (`observe.probes.keeper`), attaches all probes for all ranks of the node; the
 first rank starts it. Ranks and keeper talk through a socket that has a name in the node's memory only: it
-goes with the keeper, and the one who binds the name is the first. Only the standard library, as in
-`observe.rank`.
+goes with the keeper, and the one who binds the name is the first. No access rights guard such a name, so it
+is made of a number that nobody else can read, and each end asks the kernel whether the other is of its own
+user. Only the standard library, as in `observe.rank`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import Any, Final
 
 from npc.machine.processes import RANK, told
 from observe.asked import Companion
-from observe.probes.settings import Settings
+from observe.probes.credentials import peer
+from observe.probes.settings import Settings, read_token
 
 #: The keeper gives up on a bpftrace long before.
 _PATIENCE_S: Final = 60.0
@@ -35,6 +37,7 @@ class RankProbes(Companion):
         self._settings = Settings(**settings)  # type: ignore[typeddict-item]
         self._reason = ""
         self._keeper: socket.socket | None = None
+        self._token: int | None = None
         self._join()
 
     @property
@@ -49,7 +52,8 @@ class RankProbes(Companion):
         self._reason = self._reason or "the process that attaches probes has ended"
 
     def become(self) -> None:
-        announce(self._settings["token"], told(RANK) or 0)
+        if self._token is not None:
+            announce(self._token, told(RANK) or 0)
 
     def end(self) -> dict[str, Any] | None:
         if self._keeper is not None and self._asked({"ended": True}) is None:
@@ -68,37 +72,47 @@ class RankProbes(Companion):
 
     def _join(self) -> None:
         """Connect to the node's keeper; start it where there is none."""
-        address = f"\0npc-probes-{self._settings['token']}"
+        self._keeper = None
+        try:
+            self._token = read_token(self._folder)
+        except (OSError, ValueError) as error:
+            self._reason = f"the process that attaches probes cannot be found: {error}"
+            return
+        address = f"\0npc-probes-{self._token}"
         with contextlib.ExitStack() as opened:
             listening = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             try:
                 listening.bind(address)
                 listening.listen(socket.SOMAXCONN)
                 # the launcher's CPUs are the job's; a rank may have been bound to some of them
-                self._start_keeper(listening, os.sched_getaffinity(os.getppid()))
+                self._start_keeper(listening, self._token, os.sched_getaffinity(os.getppid()))
             except OSError:
                 pass  # another rank was faster
-            self._keeper = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._keeper.settimeout(_PATIENCE_S)
+            keeper = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            keeper.settimeout(_PATIENCE_S)
             try:
-                self._keeper.connect(address)
-                self._reason = ""
+                keeper.connect(address)
+                if (user := peer(keeper).user) != os.geteuid():
+                    raise PermissionError(f"user {user} listens in its place")
+                self._keeper, self._reason = keeper, ""
             except OSError as error:
+                keeper.close()
                 self._reason = f"the process that attaches probes cannot be reached: {error}"
 
-    def _start_keeper(self, listening: socket.socket, cpus: Iterable[int]) -> None:
+    def _start_keeper(self, listening: socket.socket, token: int, cpus: Iterable[int]) -> None:
         if os.fork():
             return
         try:
             from observe.probes.keeper import keep
 
-            keep(listening, self._folder, self._name, self._settings, cpus)
+            keep(listening, self._folder, self._name, token, self._settings, cpus)
         finally:
             os._exit(0)
 
     def _asked(self, what: dict[str, Any]) -> str | None:
         """The keeper's answer; None where it is gone."""
-        assert self._keeper is not None
+        if self._keeper is None:
+            return None
         try:
             self._keeper.sendall(json.dumps(what).encode() + b"\n")
             return self._keeper.recv(64).decode() or None

@@ -14,14 +14,13 @@ import json
 import os
 import selectors
 import socket
-import struct
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from npc.files import replacing
+from npc import own_folder
 from npc.machine.bpftrace import NoProbes
 from npc.machine.processes import local_ranks, read
 from npc.records.node_probes import NodeProbe
@@ -30,6 +29,7 @@ from observe.probes.attachment import Attachment, NodeProbes
 from observe.probes.bpftrace import Bpftrace
 from observe.probes.catalogue import RANKS as FOLLOWER
 from observe.probes.catalogue import read_wanted
+from observe.probes.credentials import peer
 from observe.probes.settings import PROBES, UNFINISHED, Settings
 
 #: A first rank that has not called by then was killed.
@@ -37,8 +37,8 @@ _CALL_S: Final = 60.0
 #: How long all bpftraces together may take to end.
 _END_S: Final = 15.0
 _LONGEST_SLEEP_S: Final = 0.5
-#: struct ucred (unix(7)).
-_CREDENTIALS: Final = struct.Struct("iII")
+#: After each caller of another user.
+_STRANGER_S: Final = 0.001
 #: Snapshots come every second for this many ranks on a node, more rarely for more.
 _RANKS_A_SECOND: Final = 16
 #: Entries of a map: bpftrace's own default, or more.
@@ -61,16 +61,20 @@ class _Rank:
     heard: bytes = b""
 
 
-def keep(listening: socket.socket, folder: Path, name: str, settings: Settings, cpus: Iterable[int]) -> None:
-    """Attach what was asked for and stay until all ranks have ended. name: of the rank that started this."""
+def keep(
+    listening: socket.socket, folder: Path, name: str, token: int, settings: Settings, cpus: Iterable[int]
+) -> None:
+    """Attach what was asked for and stay until all ranks have ended. name: of the rank that started this;
+    token: `observe.probes.settings.read_token`."""
     leave_launcher([listening.fileno()])
     running = folder / f"{name}.{UNFINISHED}"
     with contextlib.suppress(OSError):
-        running.touch()
+        own_folder.mark(running)
     local = local_ranks()
     seconds, keys = max(1, local // _RANKS_A_SECOND), max(_KEYS, _KEYS_A_RANK * local)
-    node = NodeProbes(socket.gethostname(), folder / name, settings, seconds, keys, tuple(sorted(cpus)))
-    os.sched_setaffinity(0, node.cpus)
+    cpus = tuple(sorted(cpus))
+    node = NodeProbes(socket.gethostname(), folder / name, token, settings, seconds, keys, cpus)
+    os.sched_setaffinity(0, cpus)
     try:
         _Keeper(listening, node).run()
     except Exception as error:  # nobody would see it
@@ -165,10 +169,10 @@ class _Keeper:
 
     def _accept(self, _file: object) -> None:
         connection, _ = self._listening.accept()
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        watcher, user, _group = _CREDENTIALS.unpack(credentials)
+        watcher, user = peer(connection)
         if user != os.geteuid():
             connection.close()
+            time.sleep(_STRANGER_S)  # who calls again and again takes no CPU from the program
             return
         process = read(watcher)
         rank = _Rank(connection, watcher, process.parent if process else None)
@@ -246,7 +250,5 @@ def _write(node: NodeProbes, ranks: Iterable[int], results: Iterable[NodeProbe])
     probes = [asdict(result) for result in results]
     text = json.dumps({"host": node.host, "ranks": sorted(ranks), "probes": probes})
     path = node.stem.with_name(f"{node.stem.name}.{PROBES}")
-    with contextlib.suppress(OSError), replacing(path, ".partial") as partial:
-        partial.write_text(
-            text, encoding="utf-8"
-        )  # the next one may succeed; the reader says what is missing
+    with contextlib.suppress(OSError):  # the next one may succeed; the reader says what is missing
+        own_folder.save(path, [text.encode()])

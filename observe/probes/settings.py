@@ -1,11 +1,16 @@
-"""What the probes of a run are told."""
+"""What the probes of a run are told.
+
+Everybody on a node can read command lines, so what nobody else may know goes by a file in the ranks' folder.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final, TypedDict
 
+from npc import own_folder
 from observe.probes.catalogue import read_wanted
 
 #: What the keeper leaves, by its suffix, and the mark of what it has not finished (`observe.rank.RUNNING`).
@@ -13,14 +18,14 @@ PROBES: Final = "probes"
 UNFINISHED: Final = f"{PROBES}.running"
 #: Seconds of a timer that nobody else sets: 32 years and more.
 _TOKENS: Final = range(10**9, 2 * 10**9)
+_TOKEN: Final = f"{PROBES}.token"
 
 
 class Settings(TypedDict):
-    """token: tells this run's ranks from those of others; probes: as they were asked for; program: the word
-    that names it; overhead: share of the ranks' time that watching may take, None: whatever it takes; costs:
-    seconds of one event by its kind, empty where they are not known."""
+    """probes: as they were asked for; program: the word that names it; overhead: share of the ranks' time
+    that watching may take, None: whatever it takes; costs: seconds of one event by its kind, empty where they
+    are not known."""
 
-    token: int
     probes: list[str]
     program: str
     overhead: float | None
@@ -37,9 +42,19 @@ def settings_of(
     for what in probes:
         read_wanted(what)
     return Settings(
-        token=random.SystemRandom().choice(_TOKENS),
         probes=list(dict.fromkeys(probes)),
         program=program,
         overhead=overhead,
         costs=costs or {},
     )
+
+
+def keep_token(folder: Path) -> None:
+    """Choose the number by which this run's ranks and their keepers know each other, and leave it in the
+    ranks' folder. Raises OSError."""
+    own_folder.save(folder / _TOKEN, [str(random.SystemRandom().choice(_TOKENS)).encode()])
+
+
+def read_token(folder: Path) -> int:
+    """The number that `keep_token` left. Raises OSError, and ValueError where it is no number."""
+    return int((folder / _TOKEN).read_bytes())

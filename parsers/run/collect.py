@@ -7,7 +7,6 @@ never made, a workpackage that broke before its first launch.
 
 from __future__ import annotations
 
-import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +16,7 @@ from typing import Final
 
 import parsers
 from npc.document import below
-from npc.files import read_json, read_text
+from npc.files import copy, read_json, read_text
 from npc.jobs.workpackages import read_workpackages
 from npc.records import series
 from npc.records.build import Origin, record_of_failure, records_of
@@ -126,4 +125,4 @@ def save_environment(run: Path) -> None:
     if not (run / ENVIRONMENT).exists():
         found = sorted(run.glob(f"*/work/{ENVIRONMENT}"))
         if found:
-            shutil.copyfile(found[0], run / ENVIRONMENT)
+            copy(found[0], run / ENVIRONMENT)

@@ -1,0 +1,24 @@
+"""Who is at the other end of a socket of this node. Only the standard library, as in `observe.rank`."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Final, NamedTuple
+
+#: struct ucred (unix(7)).
+_CREDENTIALS: Final = struct.Struct("iII")
+
+
+class PeerProcess(NamedTuple):
+    """process: who has connected, or who listens; user: the number of its effective user."""
+
+    process: int
+    user: int
+
+
+def peer(connection: socket.socket) -> PeerProcess:
+    """By the kernel's word (SO_PEERCRED), which nobody can forge. Raises OSError."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process, user, _group = _CREDENTIALS.unpack(credentials)
+    return PeerProcess(process, user)

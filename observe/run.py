@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -244,15 +245,38 @@ def keep_observation(
 ) -> Observation:
     """Read what the ranks left, and keep it as ``STEM.observed.json``. place: of the program's word;
     own_notes: of who asked, and of the program's run."""
-    hosts = job_hosts() if os.environ.get("SLURM_JOB_NODELIST") else ()
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
+    with tempfile.TemporaryDirectory() as nothing:
+        try:
+            own_folder.check(ranks)
+            read = ranks
+        except OSError as error:  # links and pipes may wait there: nothing is opened
+            read = Path(nothing)
+            own_notes = (*own_notes, f"{ranks}: {error.strerror}: what the ranks left is not read")
+        observation = _read_observation(read, command, place, asked, reported, own_notes)
+    own_folder.hand_out(ranks)
+    if observation.memory:
+        save_tables(observation.memory, stem)
+    write_whole(stem.with_name(f"{stem.name}.{OBSERVED}"), to_text(observation))
+    return observation
+
+
+def _read_observation(
+    ranks: Path,
+    command: Sequence[str],
+    place: int,
+    asked: Asked,
+    reported: Mapping[str, float],
+    own_notes: Sequence[str],
+) -> Observation:
+    hosts = job_hosts() if os.environ.get("SLURM_JOB_NODELIST") else ()
     seen, damaged = read_ranks(ranks)
     profiles, unread = read_profiles(ranks, seen)
     observation = read_observation(ranks, command, hosts, reported, profiles, seen)
     probes, odd = read_probes(ranks, seen)
     overhead, unknown = overhead_of(asked, command[:place], command[place], seen, profiles, probes)
     hotspots, memory = read_hotspots(ranks, damaged), read_memory(ranks, damaged)
-    observation = replace(
+    return replace(
         observation,
         notes=(*own_notes, *observation.notes, *unread, *odd, *unknown, *damaged),
         hotspots=hotspots,
@@ -260,10 +284,6 @@ def keep_observation(
         overhead=overhead if overhead.estimated else None,
         memory=memory,
     )
-    if observation.memory:
-        save_tables(observation.memory, stem)
-    write_whole(stem.with_name(f"{stem.name}.{OBSERVED}"), to_text(observation))
-    return observation
 
 
 def keep_measured(stem: Path, observation: Observation, measured: MeasuredOverhead) -> Observation:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,17 +18,10 @@ from npc.records.node_probes import PROBES, Probes
 from npc.records.observed import read_part
 from observe.probes.companion import RankProbes
 from observe.probes.settings import keep_token, read_token, settings_of
+from tests.lab.strangers import STRANGER, needs_strangers, shared_folder, stranger
 
 NPC = Path(sys.executable).with_name("npc")
-STRANGER = 65534
-STRANGERS = ("setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups")
-#: The first lines of a Python that others may not start, since its folder is root's.
-BECOME = f"""
-import os, socket, sys, time
-os.setgroups([])
-os.setresgid({STRANGER}, {STRANGER}, {STRANGER})
-os.setresuid({STRANGER}, {STRANGER}, {STRANGER})
-"""
+SETPRIV = f"setpriv --reuid={STRANGER} --regid={STRANGER} --clear-groups"
 #: Binds a name, says so, and never answers who connects.
 LISTENER = """
     listening = socket.socket(socket.AF_UNIX)
@@ -39,10 +30,6 @@ LISTENER = """
     print("listens", flush=True)
     time.sleep(300)
 """
-
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="becomes another user: needs root, setpriv"
-)
 
 
 @pytest.fixture
@@ -56,9 +43,8 @@ def ranks(tmp_path: Path) -> Path:
 @pytest.fixture
 def impostor(ranks: Path) -> Iterator[None]:
     """Another user's process that listens where the keeper of probes would."""
-    words = [sys.executable, "-c", BECOME + textwrap.dedent(LISTENER)]
     name = f"npc-probes-{read_token(ranks)}"
-    with subprocess.Popen([*words, name], cwd="/", stdout=subprocess.PIPE, text=True) as process:
+    with stranger(LISTENER, [name]) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "listens\n"
@@ -67,7 +53,7 @@ def impostor(ranks: Path) -> Iterator[None]:
             process.kill()
 
 
-@needs_root
+@needs_strangers
 def test_another_users_socket_in_the_keepers_place_costs_a_rank_nothing(ranks: Path, impostor: None) -> None:
     began = time.monotonic()
     probes = RankProbes(ranks, "here.0", settings_of(["syscalls"], "true"))
@@ -79,7 +65,7 @@ def test_another_users_socket_in_the_keepers_place_costs_a_rank_nothing(ranks: P
     assert not probes.files
 
 
-@needs_root
+@needs_strangers
 def test_a_keeper_hangs_up_on_other_users(ranks: Path) -> None:
     probes = RankProbes(ranks, "here.0", settings_of([], "true"))
     name = f"npc-probes-{read_token(ranks)}"
@@ -93,47 +79,48 @@ def test_a_keeper_hangs_up_on_other_users(ranks: Path) -> None:
         except ConnectionResetError:
             print(b"")
     """
-    words = [sys.executable, "-c", BECOME + textwrap.dedent(calls)]
-    said = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False, timeout=60)
-    assert said.stdout == "b''\n", said.stderr
+    with stranger(calls) as caller:
+        assert caller.communicate(timeout=60)[0] == "b''\n"
     probes.begin(os.getpid())
     assert probes.end() is None
     with pytest.raises(OSError, match="refused"), socket.socket(socket.AF_UNIX) as gone:
         gone.connect(f"\0{name}")
 
 
-@needs_root
+@needs_strangers
 @pytest.mark.slow
 @pytest.mark.skipif(bool(refusal(types=True)), reason=refusal(types=True))
-def test_nobody_else_can_know_where_ranks_and_keeper_meet(tmp_path: Path) -> None:
+def test_nobody_else_can_know_where_ranks_and_keeper_meet() -> None:
     """The observed program looks at all that another user sees: command lines, and the ranks' folder."""
-    tmp_path.chmod(0o777)
-    for folder in tmp_path.parents[:3]:
-        folder.chmod(folder.stat().st_mode | 0o055)
-    look = tmp_path / "look.sh"
+    with shared_folder() as folder:
+        _look(folder)
+
+
+def _look(folder: Path) -> None:
+    look = folder / "look.sh"
     look.write_text(
-        f"cat /proc/*/cmdline /proc/*/environ > {tmp_path}/seen 2>/dev/null\n"
-        f"cp {tmp_path}/observed/raw/0000.ranks/probes.token {tmp_path}/token\n"
-        f"{' '.join(STRANGERS)} sh -c 'cat /proc/*/cmdline /proc/*/environ; "
-        f"cat {tmp_path}/observed/raw/0000.ranks/*' > {tmp_path}/strangers 2> {tmp_path}/refused\n"
+        f"cat /proc/*/cmdline /proc/*/environ > {folder}/seen 2>/dev/null\n"
+        f"cp {folder}/observed/raw/0000.ranks/probes.token {folder}/token\n"
+        f"{SETPRIV} sh -c 'cat /proc/*/cmdline /proc/*/environ; "
+        f"cat {folder}/observed/raw/0000.ranks/*' > {folder}/strangers 2> {folder}/refused\n"
         "true\n"
     )
     words = ["--no-profile", "--no-mpi", "--background", "0", "--probe", "syscalls", "--", "sh", look]
     before = os.umask(0)
     try:
         ended = subprocess.run(
-            [NPC, "observe", "--output", tmp_path / "observed", *words],
+            [NPC, "observe", "--output", folder / "observed", *words],
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
     finally:
         os.umask(before)
     assert ended.returncode == 0, ended.stderr
-    found = read_part(tmp_path / "observed/raw/0000.observed.json", PROBES, Probes)
+    found = read_part(folder / "observed/raw/0000.observed.json", PROBES, Probes)
     assert found is not None
     assert [node.status for node in found.nodes] == ["attached"]
-    token = (tmp_path / "token").read_bytes()
+    token = (folder / "token").read_bytes()
     assert len(token) == 10
-    assert b"rank.py" in (tmp_path / "strangers").read_bytes()
-    assert token not in (tmp_path / "strangers").read_bytes()
-    assert token not in (tmp_path / "seen").read_bytes()
-    assert "Permission denied" in (tmp_path / "refused").read_text()
+    assert b"rank.py" in (folder / "strangers").read_bytes()
+    assert token not in (folder / "strangers").read_bytes()
+    assert token not in (folder / "seen").read_bytes()
+    assert "Permission denied" in (folder / "refused").read_text()

@@ -23,6 +23,7 @@ from typing import Final
 import click
 
 from npc.places import WORKPLACE
+from npc.one_line import one_line
 from npc.template import filled_in
 
 SCRIPT: Final = "nightly.sh"
@@ -85,30 +86,57 @@ def script_text(home: Path, words: Sequence[str]) -> str:
     return filled_in(_TEMPLATES / "nightly.sh.in", kept=kept, home=home, command=[program, "nightly", *words])
 
 
-def cron_block(name: str, at: Sequence[time], script: Path, options: Sequence[str] = ()) -> str:
-    """The lines for a crontab, one for each time of day; `options` are those of sbatch, for a scrontab."""
+def cron_block(name: str, at: Sequence[time], script: Path) -> str:
+    """The lines for a crontab, one for each time of day. Raises `NotOneLine`, and `NotInstalled` for a path
+    that not every cron reads alike."""
+    if "\\" in str(script):  # before others than % some crons take it away, some leave it
+        raise _unfit(script, "cron", "backslashes")
     command = shlex.quote(str(script)).replace("%", r"\%")  # an unescaped % is cron's line end
-    lines = list[str]()
-    for moment in at:  # the options are those of the next line only, scrontab(1)
-        lines += [f"#SCRON {option}" for option in options]
-        lines += [f"{moment.minute} {moment.hour} * * * {command}"]
-    return "\n".join((f"# >>> {_SIGN} {name}", *lines, f"# <<< {_SIGN} {name}", ""))
+    return _block(name, [f"{moment.minute} {moment.hour} * * * {command}" for moment in at])
 
 
-def scron_options(name: str, limit_s: float, log: Path) -> list[str]:
-    """What a scrontab's job needs: time for a night and its end, one core, a file for what it prints."""
+def scron_block(name: str, at: Sequence[time], script: Path, limit_s: float) -> str:
+    """The lines for a scrontab: before each time of day what its job needs, as the options are those of the
+    next line only (scrontab(1)): time for a night and its end, one core, a file for what it prints. Raises
+    `NotOneLine`, and `NotInstalled` for a path that cannot stand there."""
+    log = script.with_name("nightly.log")
+    if re.search(r"[\s\\%\"'#]", str(log)):  # options are split and unquoted, and % is a file name's pattern
+        raise _unfit(script, "scrontab", "blanks, quotes, # or %")
     minutes = int(limit_s // 60) + 10
-    return [
+    options = [
         f"--job-name=npc-nightly-{name}",
         f"--time={minutes // 60:02d}:{minutes % 60:02d}:00",
         "--ntasks=1",
         f"--output={log}",
         "--open-mode=append",
     ]
+    lines = list[str]()
+    for moment in at:
+        lines += [f"#SCRON {option}" for option in options]
+        lines += [f"{moment.minute} {moment.hour} * * * {shlex.quote(str(script))}"]
+    return _block(name, lines)
+
+
+def _block(name: str, lines: Sequence[str]) -> str:
+    return "".join(
+        f"{one_line(line)}\n" for line in (f"# >>> {_SIGN} {name}", *lines, f"# <<< {_SIGN} {name}")
+    )
+
+
+def _unfit(script: Path, table: str, what: str) -> NotInstalled:
+    return NotInstalled(
+        f"{one_line(str(script))}: {table} takes no path with {what}: choose another --history"
+    )
 
 
 def systemd_units(name: str, at: Sequence[time], script: Path, limit_s: float) -> dict[str, str]:
-    """The texts of a service and its timer, by file name (systemd.service(5), systemd.timer(5))."""
+    """The texts of a service and its timer, by file name (systemd.service(5), systemd.timer(5)). Raises
+    `NotOneLine`, and `NotInstalled` for a name that no unit may have."""
+    if not re.fullmatch(r"[A-Za-z0-9:_.-]+", name):  # systemd.unit(5)
+        raise NotInstalled(
+            f"{name!r}: systemd takes letters, digits and :-_. in a unit's name: rename the platform"
+        )
+    # of an argument systemd resolves specifiers, quotes and variables (systemd.syntax(7)); not of a program
     quoted = str(script).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return {
         f"npc-nightly-{name}.{kind}": filled_in(

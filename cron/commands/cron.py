@@ -54,10 +54,17 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
     given = nightly.make_context("nightly", list(words), resilient_parsing=False).params
     folder = platform_folder(suite(), platform)
     place = folder_of(history, folder.name)
-    place.mkdir(parents=True, exist_ok=True)
-    arguments = ["--platform", str(folder), "--history", str(place.parent), *words]
     script = place / schedule.SCRIPT
-    write_whole(script, schedule.script_text(workplace(), arguments))
+    # refused before anything is written
+    units = schedule.systemd_units(folder.name, moments, script, given["limit"]) if kind == "systemd" else {}
+    if kind == "scrontab":
+        table, block = schedule.SCRONTAB, schedule.scron_block(folder.name, moments, script, given["limit"])
+    elif kind is None:
+        table, block = schedule.CRONTAB, schedule.cron_block(folder.name, moments, script)
+    arguments = ["--platform", str(folder), "--history", str(place.parent), *words]
+    text = schedule.script_text(workplace(), arguments)
+    place.mkdir(parents=True, exist_ok=True)
+    write_whole(script, text)
     readers = script.stat().st_mode & 0o444
     script.chmod(script.stat().st_mode | readers >> 2)
     if writable := others_may_write(script):
@@ -66,12 +73,9 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
             f"{', '.join(writable)}",
             err=True,
         )
-    if kind == "systemd":
-        _install_units(schedule.systemd_units(folder.name, moments, script, given["limit"]), place)
+    if units:
+        _install_units(units, place)
         return
-    table = schedule.SCRONTAB if kind else schedule.CRONTAB
-    options = schedule.scron_options(folder.name, given["limit"], place / "nightly.log") if kind else ()
-    block = schedule.cron_block(folder.name, moments, script, options)
     try:
         table.write(schedule.with_block(table.read(), folder.name, block))
     except schedule.NotInstalled as error:

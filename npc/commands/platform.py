@@ -44,6 +44,8 @@ def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: f
         raise click.UsageError(f"{folder} exists: choose another name, or remove it first")
     if alone and (wanted or account):
         raise click.UsageError("--alone asks no Slurm: it has no --partition and no --account")
+    if not re.fullmatch(r"[\w.:@+-]*", account, re.ASCII):  # a shell will read it
+        raise click.UsageError(f"--account {account!r}: no account of Slurm has such a name")
     alone = alone or not (has_slurm() or wanted or account)
     chosen = None if alone else choose(partitions(), wanted)
     node: dict[str, Any] = {}

@@ -14,6 +14,7 @@ import psutil
 
 from npc.jobs import session
 from npc.jobs.stop import Stop
+from npc.one_line import one_line
 
 #: How long JUBE and what it started may take to end when told to.
 GRACE_S: Final = 15.0
@@ -52,8 +53,11 @@ def call(
     A stop, or the `deadline` (of time.monotonic), gives it `patience_s` to end by itself, then ends it and
     all that it started, in order, within `GRACE_S`: JUBE itself dies at once, and the launches that it had
     started still write down how they ended. `keep` are descriptors that it inherits. Raises
-    FileNotFoundError without JUBE.
+    FileNotFoundError without JUBE, and `NotOneLine` for a word or setting that would begin a line of its own
+    in the scripts and files that JUBE fills in.
     """
+    for text in (*arguments, str(cwd), *(value for name, value in env.items() if name.startswith("NPC_"))):
+        one_line(text)
     process = subprocess.Popen(
         ["jube", *arguments],
         cwd=cwd,

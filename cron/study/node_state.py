@@ -7,7 +7,7 @@ What the node gives meanwhile is measured right before the program begins, in th
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import json
 import math
 import os
@@ -34,7 +34,7 @@ from cron.study.knobs import (
 )
 from npc.files import write_whole
 from npc.machine import sysfs
-from npc.machine.processes import LOCAL_RANK, die_with_parent, told
+from npc.machine.processes import LOCAL_RANK, die_with_parent, read, told
 from npc.terminal import guard
 
 #: How long a node's other ranks wait for the first one.
@@ -46,7 +46,7 @@ _MEASURE_S: Final = 120.0
 def main(arguments: list[str]) -> int:
     """Change the node, or wait until it is changed; then this process is the program."""
     asked, program = json.loads(arguments[0]), arguments[1:]
-    name = f"\0npc-study-{hashlib.sha256(asked['launch'].encode()).hexdigest()[:32]}"
+    changed = Path(f"{asked['launch']}.changed.{socket.gethostname()}")
     try:
         node = frozenset(os.sched_getaffinity(os.getppid()) | os.sched_getaffinity(0))
         free = kept_free(node, math.ceil(asked.get("reserve") or 0))
@@ -56,9 +56,9 @@ def main(arguments: list[str]) -> int:
             raise CannotChange("memory: a rank is bound to the core of a competing process")
         os.sched_setaffinity(0, own)
         if told(LOCAL_RANK):
-            _wait_for_first(name)
+            _wait_for_first(changed)
         else:
-            _start_guard(asked, name, free, sorted(node - taken))
+            _start_guard(asked, changed, free, sorted(node - taken))
     except CannotChange as reason:
         print(f"unavailable: {reason}", file=sys.stderr, flush=True)
         return 1
@@ -69,29 +69,39 @@ def main(arguments: list[str]) -> int:
         return 127
 
 
-def _wait_for_first(name: str) -> None:
-    """Until the node's first rank has changed it: its guard listens by then."""
+def _wait_for_first(changed: Path) -> None:
+    """Until the node's first rank has changed it: its guard has left its number by then."""
     until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until:
-        with socket.socket(socket.AF_UNIX) as client:
-            try:
-                client.connect(name)
-                return
-            except OSError:
-                time.sleep(_LOOK_S)
+        if _is_guarded(changed):
+            return
+        time.sleep(_LOOK_S)
     raise CannotChange(
         f"the first rank of {socket.gethostname()} has not changed it within {_PATIENCE_S:.0f} s"
     )
 
 
-def _start_guard(asked: dict[str, Any], name: str, free: Sequence[Sequence[int]], cpus: list[int]) -> None:
+def _is_guarded(changed: Path) -> bool:
+    """Whether a guard that runs has written this file: a file of its launch's folder's owner, and no link,
+    since others may know its name."""
+    try:
+        with os.fdopen(os.open(changed, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
+            ours = os.fstat(stream.fileno()).st_uid == changed.parent.stat().st_uid
+            return ours and read(int(stream.read(20))) is not None
+    except (OSError, ValueError):
+        return False
+
+
+def _start_guard(
+    asked: dict[str, Any], changed: Path, free: Sequence[Sequence[int]], cpus: list[int]
+) -> None:
     """Have a process of its own change the node and put it back. Raises `CannotChange` with its reason."""
     reading, writing = os.pipe()
     rank = os.getpid()
     if os.fork() == 0:
         os.close(reading)
         try:
-            _guard(asked, name, free, cpus, rank, writing)
+            _guard(asked, changed, free, cpus, rank, writing)
         finally:
             os._exit(0)
     os.close(writing)
@@ -101,7 +111,12 @@ def _start_guard(asked: dict[str, Any], name: str, free: Sequence[Sequence[int]]
 
 
 def _guard(
-    asked: dict[str, Any], name: str, free: Sequence[Sequence[int]], cpus: list[int], rank: int, ready: int
+    asked: dict[str, Any],
+    changed: Path,
+    free: Sequence[Sequence[int]],
+    cpus: list[int],
+    rank: int,
+    ready: int,
 ) -> None:
     """Change the node, say so by closing `ready` (or by a reason), and wait for the end of the rank."""
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -120,15 +135,15 @@ def _guard(
         if asked.get("memory"):
             compete(Path(asked["work"]) / "competitor", free, asked["memory"], math.ceil(asked["reserve"]))
         _measure(asked, cpus)
-        server = socket.socket(socket.AF_UNIX)
-        server.bind(name)
-        server.listen(1024)
+        write_whole(changed, f"{os.getpid()}")
         os.close(ready)
         while os.getppid() == rank and not signal.sigtimedwait([signal.SIGTERM], 1.0):
             pass
     except (CannotChange, OSError, subprocess.SubprocessError) as reason:
         os.write(ready, str(reason).encode())
     finally:
+        with contextlib.suppress(OSError):
+            changed.unlink()
         for each in reversed(undo):
             each()
 

@@ -6,6 +6,8 @@ import ast
 import json
 import os
 import re
+import select
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ import pytest
 
 from cron.study.knobs import CannotChange, kept_free, set_frequency, triad
 from npc.machine.sysfs import cores_of
+from tests.lab.strangers import needs_strangers, shared_folder, stranger
 from tests.paths import ROOT
 
 HOME = ROOT / "cron/study"
@@ -141,6 +144,27 @@ def test_what_competes_begins_before_the_program_and_ends_with_it_however_it_end
     failing = subprocess.run([*state, "no-such-program"], capture_output=True, text=True, check=False)
     assert failing.returncode == 127 and "no-such-program: No such file" in failing.stderr
     assert within(3, lambda: not competitors(str(tmp_path)))
+
+
+@pytest.mark.slow
+@needs_strangers
+def test_ranks_wait_for_the_first_of_their_node_and_for_nobody_else(tmp_path: Path) -> None:
+    with shared_folder() as shared:
+        asked = json.dumps({"launch": f"{shared}/0", "work": str(shared), "threads": 1, "measure": []})
+        state = [sys.executable, "-ES", HOME / "node_state.py", asked]
+        mark = shared / f"0.changed.{socket.gethostname()}"
+        with stranger("open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)", [mark]) as impostor:
+            assert within(10, lambda: mark.exists() and mark.read_text() != "")
+            second = subprocess.Popen([*state, "echo", "second"], stdout=subprocess.PIPE, text=True,
+                                      env={**os.environ, "OMPI_COMM_WORLD_LOCAL_RANK": "1"})  # fmt: skip
+            assert second.stdout is not None
+            assert not select.select([second.stdout], [], [], 1.0)[0], "it has not believed the stranger"
+            with subprocess.Popen([*state, "sleep", "60"]) as first:
+                assert second.stdout.read() == "second\n"
+                first.kill()
+            assert second.wait() == 0
+            impostor.kill()
+        assert within(3, lambda: not mark.exists())
 
 
 @pytest.mark.slow

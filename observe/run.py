@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -162,8 +163,10 @@ def _beside_the_ranks(library: str, ranks: Path) -> str:
 def wait_for_ranks(ranks: Path, patience_s: float) -> None:
     """A launcher that ends in a hurry is faster than what finishes for the ranks that it killed."""
     end = time.monotonic() + patience_s
-    while any(ranks.glob(f"*.{RUNNING}")) and time.monotonic() < end:
-        time.sleep(0.02)
+    with contextlib.suppress(OSError):  # marks in a folder of somebody else's are not waited for
+        while any(ranks.glob(f"*.{RUNNING}")) and time.monotonic() < end:
+            own_folder.check(ranks)
+            time.sleep(0.02)
 
 
 def _monitoring(ranks: Path) -> dict[str, str]:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from npc import own_folder
-from observe.built import NoLibrary, built
 from tests.lab.strangers import STRANGER, needs_strangers
 
 
@@ -88,18 +87,3 @@ def test_a_folder_that_is_there_already_is_not_taken(folder: Path, tmp_path: Pat
     for path in (folder, tmp_path / "dangling"):
         with pytest.raises(FileExistsError):
             own_folder.make(path)
-
-
-def test_no_program_loads_a_library_from_where_others_may_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    before = os.umask(0)
-    try:
-        library = built("kind", "lib.so", ["source"], lambda path: path.touch())
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(library.parent.stat().st_mode) == 0o700
-    library.parent.chmod(0o777)
-    with pytest.raises(NoLibrary, match="others may write there; XDG_CACHE_HOME names another place"):
-        built("kind", "lib.so", ["source"], lambda path: path.touch())

@@ -100,7 +100,8 @@ def test_no_link_under_a_name_of_an_observation_is_written_through(
     environment = {"READY": str(ready), "PLANTED": str(planted)}
 
     # which names there are, also those that are only there meanwhile
-    look = f"until [ -e {ready} ]; do sleep .01; done; cd {shared}/names; find . -mindepth 1; touch {planted}"
+    look = f"for i in $(seq 3000); do [ -e {ready} ] && break; sleep .01; done; cd {shared}/names; "
+    look += f"find . -mindepth 1; touch {planted}"
     with subprocess.Popen(["sh", "-c", look], stdout=subprocess.PIPE, text=True) as looker:
         first = _observe(shared / "names", own, tool, environment)
         assert first.returncode == 0, first.stderr

@@ -22,8 +22,8 @@ from typing import Final
 
 import click
 
-from npc.places import WORKPLACE
 from npc.one_line import one_line
+from npc.places import WORKPLACE
 from npc.template import filled_in
 
 SCRIPT: Final = "nightly.sh"

@@ -13,8 +13,9 @@ ROOMS = ("npc", "parsers", "npb", "roofline", "cron", "report", "observe")
 #: What opens a path for writing, and follows a link that waits there.
 FOLLOWS = {"write_text", "write_bytes", "touch", "copyfile", "copy2", "copy", "copytree", "savefig"}
 #: Places that may: what they write to has a name that nobody knew, or lies in a folder that was just made, or
-#: in this environment, or in the kernel.
+#: in this environment or checkout, or in the kernel.
 MAY = {
+    "npc/catalogue/jube_yml.py": {"(home() / 'jube.yml').write_text(jube_yml(home()), encoding='utf-8')"},
     "npc/jobs/wait.py": {"partial.write_bytes(state)"},
     "npc/machine/fetch.py": {
         "stamp.write_text(f'{version}\\n', encoding='utf-8')",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from npc import own_folder
+from observe.built import built
 from tests.lab.strangers import STRANGER, needs_strangers
 
 
@@ -87,3 +88,16 @@ def test_a_folder_that_is_there_already_is_not_taken(folder: Path, tmp_path: Pat
     for path in (folder, tmp_path / "dangling"):
         with pytest.raises(FileExistsError):
             own_folder.make(path)
+
+
+@pytest.mark.parametrize("mask", [0, 0o002])
+def test_a_library_that_was_built_is_trusted_whatever_the_umask_was(
+    mask: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before = os.umask(mask)
+    try:
+        library = built("kind", "lib.so", ["source"], lambda path: path.touch(0o777))
+    finally:
+        os.umask(before)
+    assert built("kind", "lib.so", ["source"], Path.unlink) == library

@@ -97,7 +97,7 @@ def test_no_link_under_a_name_of_an_observation_is_written_through(
     subprocess.run(["mpicc", "-g", program, "-o", own / "waits"], check=True)
     (own / "report.txt").touch()
     ready, planted = shared / "ready", shared / "planted"
-    environment = {"READY": str(ready), "PLANTED": str(planted)}
+    environment = {"READY": str(ready), "PLANTED": str(planted), "XDG_CACHE_HOME": str(own / "cache")}
 
     # which names there are, also those that are only there meanwhile
     look = f"for i in $(seq 3000); do [ -e {ready} ] && break; sleep .01; done; cd {shared}/names; "

@@ -90,13 +90,13 @@ def test_a_keeper_hangs_up_on_other_users(ranks: Path) -> None:
 @needs_strangers
 @pytest.mark.slow
 @pytest.mark.skipif(bool(refusal(types=True)), reason=refusal(types=True))
-def test_nobody_else_can_know_where_ranks_and_keeper_meet() -> None:
+def test_nobody_else_can_know_where_ranks_and_keeper_meet(tmp_path: Path) -> None:
     """The observed program looks at all that another user sees: command lines, and the ranks' folder."""
     with shared_folder() as folder:
-        _look(folder)
+        _look(folder, tmp_path)
 
 
-def _look(folder: Path) -> None:
+def _look(folder: Path, own: Path) -> None:
     look = folder / "look.sh"
     look.write_text(
         f"cat /proc/*/cmdline /proc/*/environ > {folder}/seen 2>/dev/null\n"
@@ -110,6 +110,7 @@ def _look(folder: Path) -> None:
     try:
         ended = subprocess.run(
             [NPC, "observe", "--output", folder / "observed", *words],
+            env={**os.environ, "XDG_CACHE_HOME": str(own / "cache")},
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
     finally:

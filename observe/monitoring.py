@@ -25,6 +25,8 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from npc.records.observed import CollectiveCalls
+
 _LINE: Final = re.compile(
     r"^([EISR])\t(\d{1,9})\t(\d{1,9})\t(\d{1,20}) bytes\t(\d{1,20}) msgs (?:sent|received)"
     r"(?:\t(\d{1,20}(?:,\d{1,20}){0,99}))?",
@@ -51,13 +53,6 @@ class Flow(NamedTuple):
     bytes: int
     messages: int
     by_size: tuple[int, ...] = ()
-
-
-class CollectiveCalls(NamedTuple):
-    """Collective calls of a class, one for each rank that took part; bytes: the calls' own, as often."""
-
-    bytes: float
-    calls: int
 
 
 def read_calls(texts: Iterable[str]) -> dict[str, CollectiveCalls]:

@@ -19,9 +19,10 @@ from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.memory_use import MEMORY, MemoryUse
 from npc.records.mpi_profile import PROFILE
 from npc.records.node_probes import PROBES, Overhead, Probes
+from npc.records.observed import CollectiveCalls, Counted, Io, Messages, ObservedNode, Port
 from npc.records.units import format_quantity
 from observe.counters import RECEIVED, SENT, passed
-from observe.monitoring import CollectiveCalls, Flow, read_calls, read_flows
+from observe.monitoring import Flow, read_calls, read_flows
 from observe.mpi.digest import collectives_of, digest, flows_of, sizes_of
 from observe.mpi.profile import RankProfile
 from observe.rank_files import Flop, WatchedRank, read_ranks
@@ -37,84 +38,6 @@ _PROTOCOL: Final = 1.08
 _BYTES_A_MESSAGE: Final = 250
 #: Below this many bytes connections and name service are most of what is seen.
 _LITTLE: Final = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """Bytes through one port or interface of a node during the run; None where they cannot be known.
-
-    background: B/s that passed in both directions while the program had not begun.
-    """
-
-    name: str
-    received: int | None
-    sent: int | None
-    background: float
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Io:
-    """Bytes and calls of a node's ranks and of what they started and waited for (proc_pid_io(5)).
-
-    read, written: bytes through read(2), write(2) and their like, whatever is behind them: files, pipes,
-    sockets; read_calls, write_calls: their number. storage_read: bytes that had to be fetched from storage;
-    storage_written: those that made pages dirty, less those of files that were removed before they were
-    written. What memory has (tmpfs, the page cache) reaches no storage. writers: ranks that wrote more to it
-    than a hundredth of what the busiest did. incomplete: ranks that nobody could read.
-    """
-
-    read: int
-    written: int
-    read_calls: int
-    write_calls: int
-    storage_read: int
-    storage_written: int
-    writers: int
-    incomplete: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedNode:
-    """One host: its ranks, how long the program ran there, its ports, the CPUs of each rank (Linux CPU lists,
-    in the order of the ranks), and its I/O; None where the kernel counts none."""
-
-    host: str
-    ranks: int
-    seconds: float
-    ports: tuple[Port, ...]
-    cpus: tuple[str, ...] = ()
-    io: Io | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """What MPI counted, over all ranks: bytes and messages by kind, and what went between nodes.
-
-    sent, received: bytes of user, internal and one-sided messages to and from other nodes, by host;
-    exchanged: the number of these messages. None in `between_nodes` where it is not known which rank ran
-    where, or what collectives sent. collectives: calls by the name of their operation, or by class where only
-    that is known (`observe.monitoring.CLASSES`).
-    """
-
-    kinds: Mapping[str, tuple[int, int]]
-    by_size: tuple[int, ...]
-    between_nodes: int | None
-    sent: Mapping[str, int]
-    received: Mapping[str, int]
-    exchanged: Mapping[str, int]
-    collectives: Mapping[str, CollectiveCalls]
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """FLOP of all nodes by `group`, LIKWID's or an event of PAPI's; None where they cannot be had, for
-    `reason`. moved: of a group that counts bytes instead, by node: `observe.flop_counters.moved_bytes`."""
-
-    group: str
-    flop: float | None
-    reason: str = ""
-    moved: Mapping[str, Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from npc.files import LARGEST_TABLE, read_bytes
 from npc.machine.sysfs import parse_cpus
+from npc.records.observed import MovedBytes
 
 T = TypeVar("T")
 #: Numbers of ranks and threads, beyond any machine's: as many are looked for.
@@ -31,7 +32,7 @@ class Flop(msgspec.Struct, kw_only=True):
 
     group: str
     flop: float | None = None
-    moved: dict[str, Any] | None = None
+    moved: MovedBytes | None = None
     reason: str = "nothing was counted"
 
 

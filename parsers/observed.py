@@ -12,13 +12,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from npc.files import parse_json
 from npc.machine.sysfs import format_cpus, parse_cpus
 from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.memory_use import MEMORY, MemoryUse
 from npc.records.mpi_profile import Profile, operation, profile_of
 from npc.records.node_probes import OVERHEAD, PROBES, Events, NodeProbe, NodeRow, Overhead, Probes
-from npc.records.observed import SCHEMAS, part_of
+from npc.records.observed import parse_document, part_of
 from npc.records.reading import OK, Reading, failed
 from npc.records.series import HOT_LOOP, OBSERVED, OVERHEAD_MEASURED, WRITERS
 
@@ -43,12 +42,9 @@ _PRECISIONS: Final = {"FLOPS_SP": {"precision": "single"}, "FLOPS_HP": {"precisi
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of an observation; one that failed for a text that is none, or not whole."""
     try:
-        document = parse_json(text)
-        if document["schema"] not in SCHEMAS:
-            raise ValueError(f"schema {document['schema']}")
-        yield from list(_readings(document))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        yield failed(OBSERVED, "traffic", f"not an observation: {error!r}")
+        yield from list(_readings(parse_document(text)))
+    except ValueError as error:
+        yield failed(OBSERVED, "traffic", f"not an observation: {error}")
 
 
 def rank_cpus(text: str) -> str:
@@ -59,9 +55,9 @@ def rank_cpus(text: str) -> str:
     that differ with ``; `` between them.
     """
     try:
-        nodes = [tuple(node.get("cpus", ())) for node in parse_json(text)["nodes"]]
+        nodes = [tuple(node.get("cpus", ())) for node in parse_document(text)["nodes"]]
         found = [_layout(each) for each in dict.fromkeys(nodes) if each]
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except ValueError:
         return ""
     return "; ".join(found[:_MOST_LISTED] + ["…"] * (len(found) > _MOST_LISTED))
 
@@ -70,8 +66,8 @@ def watching(text: str) -> dict[str, str]:
     """What watching took of the run time, as circumstances of all that was measured meanwhile; empty where an
     observation does not tell."""
     try:
-        found = part_of(parse_json(text), OVERHEAD, Overhead)
-    except (AttributeError, ValueError):
+        found = part_of(parse_document(text), OVERHEAD, Overhead)
+    except ValueError:
         return {}
     told = {}
     if found and found.estimated:

@@ -21,10 +21,11 @@ import msgspec
 
 from cron.study.plan import placement_of
 from cron.study.starters import Starters
-from npc.files import parse_json, read_bytes, read_text
+from npc.files import read_bytes, read_text
 from npc.jobs.launcher import program_index
 from npc.jobs.sample import fill_in
 from npc.records.launch import LAUNCHES, Launch, read_launches
+from npc.records.observed import read_document
 from npc.records.record import OK
 from npc.records.run import RECORDS, read_run
 from npc.records.study import Condition, ProgramRun, Study
@@ -216,9 +217,9 @@ def _seconds(raw: Path, launch: Launch, says: str) -> float | None:
         except (TypeError, ValueError):
             return None
     try:
-        nodes = parse_json(read_bytes(raw.with_suffix(OBSERVED)))["nodes"]
+        nodes = read_document(raw.with_suffix(OBSERVED))["nodes"]
         return float(max(node["seconds"] for node in nodes))
-    except (OSError, KeyError, TypeError, ValueError):
+    except (OSError, ValueError):
         return launch.seconds
 
 

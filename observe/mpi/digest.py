@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from npc.machine.fabric import in_order, neighbours
 from npc.records.mpi_profile import operation
-from observe.monitoring import CollectiveCalls, Flow
+from npc.records.observed import CollectiveCalls
+from observe.monitoring import Flow
 from observe.mpi.algorithms import algorithms_of
 from observe.mpi.clocks import Clocks
 from observe.mpi.efficiency import efficiency_by_region, efficiency_of, load_of

@@ -16,10 +16,11 @@ from typing import Final
 
 import parsers
 from npc.document import below
-from npc.files import copy, read_json, read_text
+from npc.files import copy, read_text
 from npc.jobs.workpackages import read_workpackages
 from npc.records import series
 from npc.records.build import Origin, record_of_failure, records_of
+from npc.records.environment import read_environment
 from npc.records.launch import ENVIRONMENT, LAUNCHES, read_launches
 from npc.records.record import Record
 from npc.records.run import WORKPACKAGES
@@ -66,7 +67,7 @@ def _measured_node(run: Path) -> str:
     """What a run is known by whose platform has no ``platform_name``: its first measured node by name, else
     this host, which only collects."""
     for path in sorted(run.glob(f"*/work/{ENVIRONMENT}")):
-        if (found := read_json(path)) and isinstance(name := below(found, "host", "name"), str):
+        if (found := read_environment(path)) and isinstance(name := below(found, "host", "name"), str):
             return name
     return socket.gethostname()
 

@@ -20,10 +20,10 @@ from urllib.parse import quote
 from npc import catalogue
 from npc.catalogue.row import Layer
 from npc.document import below
-from npc.files import read_json
 from npc.machine.fabric import Topology
 from npc.machine.platform import InvalidPlatform, Platform
 from npc.places import shown
+from npc.records.environment import read_environment
 from npc.records.launch import ENVIRONMENT, Launch
 from npc.records.pair_verdicts import PAIRS, BlamedByPairs, PairsVerdict, read_pairs
 from npc.records.record import Record, replace
@@ -146,8 +146,8 @@ class Run:
     @cached_property
     def environment(self) -> Mapping[str, Any]:
         """The run's ``environment.json``, else that of the node of its first record; empty without one."""
-        whole = read_json(self.folder / ENVIRONMENT)
-        if isinstance(whole, dict):
+        whole = read_environment(self.folder / ENVIRONMENT)
+        if whole is not None:
             return whole
         return next((each for each in self.circumstances.environments.values() if each), {})
 

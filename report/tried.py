@@ -11,10 +11,11 @@ import msgspec
 
 from npc.columns import columns
 from npc.document import plain
-from npc.files import parse_json, read_bytes, read_json
+from npc.files import parse_json, read_bytes
 from npc.machine.programs import Remembered
 from npc.machine.programs import keep as remembered_in
 from npc.places import shown
+from npc.records.environment import read_environment
 from npc.records.launch import ENVIRONMENT, now
 from npc.records.record import Record
 from npc.records.units import format_duration, format_quantity, format_size, plural
@@ -110,7 +111,7 @@ def said(found: Answer, of: str, gain: float | None) -> list[str]:
 
 def _other_mpi(experiment: Experiment, folder: Path) -> str:
     """The MPI that was there while it was tried, where another one was there when the hint was measured."""
-    now = mpi_of(read_json(folder / ENVIRONMENT) or {})
+    now = mpi_of(read_environment(folder / ENVIRONMENT) or {})
     return now if experiment.library and now != experiment.library else ""
 
 

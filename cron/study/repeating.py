@@ -13,8 +13,8 @@ from cron.study.outputs import ratio_text
 from cron.study.starters import PLATFORMS, StudyPlace
 from npc import __version__
 from npc.columns import columns
-from npc.files import read_json
 from npc.machine.facts import of_machine
+from npc.records.environment import read_environment
 from npc.records.launch import ENVIRONMENT, now
 from npc.records.study import Expectation, Study, read_study
 from npc.statistics.medians import false_discovery
@@ -66,7 +66,7 @@ def differences(before: Path, after: Path) -> Iterator[str]:
 
 def _facts(folder: Path, study: Study) -> dict[str, str]:
     """What may be the reason: the machine, the program, NPC, the platform's files."""
-    seen = read_json(folder / ENVIRONMENT) or {}
+    seen = read_environment(folder / ENVIRONMENT) or {}
     facts = {name: text for name, text in of_machine(seen).items() if name != "NPC"}
     commit = of_machine(seen).get("NPC", study.version)
     facts |= {"program": study.sha256[:16], "NPC": commit, "platform": study.platform, "folder": study.folder}

@@ -22,7 +22,7 @@ GONE: Final = "Slurm no longer knows job {}, and it left no word of its end"
 SETTLE_S: Final = 0.0
 #: sbatch's words, wherever a wrapper repeats them, and those of ``sbatch --parsable``.
 _SUBMITTED: Final = re.compile(
-    r"Submitted batch job (\d{1,10})(?: on cluster (\S+))?|^(\d{1,10})(?:;(\S+))?\s*$", re.M
+    r"Submitted batch job (\d{1,10})(?!\d)(?: on cluster (\S+))?|^(\d{1,10})(?:;(\S+))?\s*$", re.M
 )
 #: Reasons to pend that no passing of time lifts, only a change of the job or of the cluster. Others may
 #: still change by themselves (Resources, Priority, BeginTime, ReqNodeNotAvail, Assoc…Grp… limits) or wait for

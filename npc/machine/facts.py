@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.document import below, entries
-from npc.files import read_json
 from npc.machine.pcie import IDLES
+from npc.records.environment import read_environment
 from npc.records.units import format_quantity, format_size, plural
 
 #: Of the variables of an ``environment.json`` those that tell of the job, of NPC, or where things lie.
@@ -97,7 +97,7 @@ def read_environments(files: Iterable[Path]) -> dict[str, Mapping[str, Any]]:
     nothing."""
     found: dict[str, Mapping[str, Any]] = {}
     for file in files:
-        seen = read_json(file) or {}
+        seen = read_environment(file) or {}
         name, time = _text(seen, "host", "name"), _text(seen, "time")  # UTC, all of one form
         if name and time >= _text(found.get(name, {}), "time"):
             found[name] = seen

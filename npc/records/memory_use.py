@@ -37,6 +37,16 @@ class Density(NamedTuple):
     group: int = 1
 
 
+def _is_whole(density: Density) -> bool:
+    """Whether every thread has a row, and every row as many bins."""
+    rows = (density.reads, density.writes)
+    return (
+        bool(density.threads and density.first and density.pages > 0 and density.group > 0)
+        and all(len(table) == len(density.threads) for table in rows)
+        and all(len(row) == len(density.first) for table in rows for row in table)
+    )
+
+
 class Structure(NamedTuple):
     """A variable, the allocations of one place, a stack.
 
@@ -152,6 +162,12 @@ class MemoryUse:
     hints: tuple[MemoryHint, ...] = ()
     slowdown: float | None = None
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        own = (structure for rank in self.ranks for structure in rank.structures)
+        for structure in (*own, *self.rest):
+            if structure.density and not _is_whole(structure.density):
+                raise ValueError(f"the density of {structure.name} is no table of threads and bins")
 
     @property
     def slower(self) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from npc.files import read_json
 from npc.machine.platform import Platform, find_platform, read_platform
 from npc.records.build import Origin, record_of_failure
+from npc.records.environment import read_environment
 from npc.records.launch import ENVIRONMENT, LAUNCHES, RAW, Launch, now, read_launches
 from npc.records.record import Record, replace
 from npc.records.series import CACHED, MOVED
@@ -84,7 +84,7 @@ def _environment(raw: Path, run: Path) -> Mapping[str, Any]:
     if (run / LAUNCHES).exists():  # a folder of launches alone: its job's is beside it
         folders.append(run.resolve().parent)
     for folder in folders:
-        if isinstance(found := read_json(folder / ENVIRONMENT), dict):
+        if found := read_environment(folder / ENVIRONMENT):
             return found
     return {}
 

@@ -9,6 +9,7 @@ go wrong by raising `click.ClickException`; an OSError (read-only folder, missin
 from __future__ import annotations
 
 import errno
+import sys
 from functools import cache
 from importlib import metadata
 from importlib.metadata import EntryPoint
@@ -18,6 +19,7 @@ import click
 
 from npc import __version__, status_line
 from npc.files import InvalidFile
+from npc.streams import nowhere, open_streams
 from npc.terminal import guard
 
 GROUP: Final = "npc.commands"
@@ -63,9 +65,17 @@ class Commands(click.Group):
         return _load(entry) if entry else None
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """As click does it, with nothing of what others wrote that could steer the terminal."""
+        """As click does it, with nothing of what others wrote that could steer the terminal, and also where
+        stdout and stderr are closed (``>&-``) or take nothing."""
+        own = sys.stdout is sys.__stdout__  # none that a test, or a program of Python, has put there
+        if own:
+            open_streams()
         guard()
-        return super().main(*args, **extra)
+        try:
+            return super().main(*args, **extra)
+        finally:
+            if own:
+                _let_go_of_stdout()
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -131,6 +141,21 @@ def _load(entry: EntryPoint) -> click.Command:
     if not isinstance(command, click.Command):
         return _unavailable(entry.name, f"{entry.value} is no click command")
     return command
+
+
+def _let_go_of_stdout() -> None:
+    """What stdout did not take is given up, since Python would try again at the end; a command that was done
+    was not, then."""
+    ending = sys.exc_info()[1]
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        nowhere(1)
+        if isinstance(ending, SystemExit) and ending.code:
+            return
+        if error.errno != errno.EPIPE:
+            click.echo(f"Error: stdout: {_describe(error)}", err=True)
+        sys.exit(1)
 
 
 def _unavailable(name: str, reason: str) -> click.Command:

@@ -26,6 +26,8 @@ PATIENCE_S: Final = 30
 MEMORY_BYTES: Final = 2**30
 #: The exit code of a traceback.
 TRACEBACK: Final = 70
+#: That of Python where it could not write the rest of stdout.
+UNFLUSHED: Final = 120
 #: What a checkout has that commands read.
 _SUITE: Final = ("jube.yml", "platform.xml", "submit.job.in", "benchmarks", "docs", "cron", "npc")
 
@@ -138,6 +140,10 @@ def _run(folder: Path, words: list[str], redirected: str) -> None:
     except BaseException:
         with (folder / "err").open("a", encoding="utf-8") as err:
             traceback.print_exc(file=err)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        code = UNFLUSHED
     os._exit(code if isinstance(code, int) else 0)
 
 
@@ -148,6 +154,9 @@ def _redirect(redirected: str) -> None:
         place, kind = part.split("=")
         if kind == "closed":
             os.close(int(place))
+            name = ("stdin", "stdout", "stderr")[int(place)]
+            setattr(sys, name, None)  # as Python has it that is started so
+            setattr(sys, f"__{name}__", None)
             continue
         if kind == "gone":
             reading, writing = os.pipe()

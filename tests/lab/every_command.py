@@ -68,15 +68,11 @@ def lines_with(
 
 
 def reading(path: str) -> Iterator[list[str]]:
-    """Every command line that reads a folder or a file, as text and as JSON: its arguments, its history."""
+    """Every command line that reads a folder or a file: its arguments, its history."""
     for words, command in commands():
-        read = [each for each in command.params if is_path(each) and not _written(each)]
-        for parameter in read:
-            for line in lines_with(command, path, path, parameter.__eq__):
-                yield [*words, *line]
-                if any(each.name == "as_json" for each in command.params):
-                    yield [*words, "--json", *line]
+        for line in lines_with(command, path, path, _read):
+            yield [*words, *line]
 
 
-def _written(parameter: click.Parameter) -> bool:
-    return isinstance(parameter, click.Option) and parameter.name != "history"
+def _read(parameter: click.Parameter) -> bool:
+    return is_path(parameter) and (isinstance(parameter, click.Argument) or parameter.name == "history")

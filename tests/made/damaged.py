@@ -85,10 +85,12 @@ def changed_number(data: bytes, chance: random.Random) -> bytes:
     return data[:place] + (number % 256**size).to_bytes(size, "little") + data[place + size :]
 
 
-def every_json(text: str) -> Iterator[str]:
-    """The text without each of its values in turn, and with each of `ODD` in place of each."""
+def every_json(text: str, most: int, chance: random.Random) -> Iterator[str]:
+    """The text without each of its values in turn, and with each of `ODD` in place of each; of many values,
+    `most` by chance."""
     value = json.loads(text)
-    for container, key in list(places(value)):
+    found = list(places(value))
+    for container, key in chance.sample(found, min(most, len(found))):
         good = container[key]
         for odd in ODD:
             container[key] = odd

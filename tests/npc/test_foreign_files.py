@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -40,6 +41,7 @@ from npc.machine import fabric
 from npc.machine.facts import odd_ones, of_machine, read_environments
 from npc.machine.platform import read_platform
 from npc.machine.programs import read_programs
+from npc.machine.proposal import links, propose, virtual
 from npc.records.history import History
 from npc.records.journal import Journal, missed
 from npc.records.launch import read_launches
@@ -73,7 +75,7 @@ from tests import captured
 from tests.captured import text_of
 from tests.lab.counted import build, count
 from tests.lab.npb_job import MPI_ENVIRONMENT
-from tests.made.damaged import changed_bytes, changed_json, changed_number, changed_words, damaged
+from tests.made.damaged import changed_bytes, changed_json, changed_number, changed_words, damaged, every_json
 from tests.made.foreign import a_history, a_jube_run, a_run, a_study, an_observation, fits
 from tests.made.history import BEGUN, KEY
 from tests.made.run_folder import make_pairs
@@ -158,6 +160,13 @@ def facts(path: Path) -> None:
         of_machine(each)
 
 
+def suggested(path: Path) -> None:
+    for environment in read_environments([path]).values():
+        propose(environment)
+        links(environment)
+        virtual(environment)
+
+
 def of_jube(path: Path) -> None:
     step_names(path, ("network",))
     settings(ROOT, file=path)
@@ -207,6 +216,7 @@ READERS: Final[dict[str, tuple[Callable[[Path], object], str, Callable[[Path], o
     "rules on launches": (a_run, "launches.jsonl", lambda path: examine(path.parent, "")),
     "rules on an environment": (a_run, "environment.json", lambda path: examine(path.parent, "")),
     "facts of an environment": (a_run, "environment.json", facts),
+    "limits that an environment suggests": (a_run, "environment.json", suggested),
     "a study": (a_study, "study.json", lambda path: read_study(path.parent)),
     "a history": (a_history, "2026-11.csv", lambda path: list(History(path.parent).records())),
     "points of a history": (a_history, "2026-11.csv", lambda path: list(History(path.parent).points())),
@@ -260,6 +270,28 @@ def test_a_damaged_file_is_an_error_of_ours_or_is_read(name: str, tmp_path: Path
         except Exception:
             (tmp_path / f"damaged-{number}").write_bytes(damage)
             raise
+
+
+#: Of those that are JSON, how many of the values are changed into everything that they may be instead.
+PLACES: Final = 60
+
+
+@pytest.mark.parametrize("name", [name for name, (_, file, _) in READERS.items() if file.endswith(".json")])
+def test_any_value_of_json_may_be_any_other(name: str, tmp_path: Path) -> None:
+    write, file, read = READERS[name]
+    write(tmp_path / "made")
+    path = tmp_path / "made" / file
+    faults = set()
+    for damage in every_json(path.read_text(), PLACES, random.Random(name)):
+        path.write_text(damage, errors="replace")
+        try:
+            read(path)
+        except OURS as error:
+            assert str(error)
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            faults.add(f"{frames[-1].filename}:{frames[-1].lineno}: {error!r}"[:300])
+    assert not faults, "\n".join(sorted(faults))
 
 
 @pytest.mark.parametrize("tool", sorted(set(captured.FOLDERS.values())))

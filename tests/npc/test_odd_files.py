@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -18,6 +20,7 @@ import pytest
 from tests.lab.alone import Alone, alone
 from tests.lab.every_command import commands, is_path, is_text, lines_with
 from tests.made.run_folder import everything, make_run
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
 COMMANDS: Final = dict(commands())
@@ -71,3 +74,15 @@ def test_a_command_ends_whatever_a_path_is(
             if fault := ended.fault():
                 faults.append(f"npc {' '.join([*words, *line])}: {fault}")
     assert not faults, "\n".join(faults)
+
+
+def test_a_tool_s_text_is_read_from_a_pipe_of_the_shell_and_no_further_than_a_file(
+    nothing_starts: Alone, tmp_path: Path
+) -> None:
+    good = ROOT / "tests/data/qperf/tcp_udp_vv.txt"
+    command = f'"{sys.executable}" -m npc parse qperf'
+    for line in (f"{command} - < {good}", f"{command} <(cat {good})"):
+        done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and "tcp_bw" in done.stdout, done.stderr
+    endless = nothing_starts.run(["parse", "qperf", "-"], "0=zero")
+    assert (endless.code, endless.err.count("the most that is read")) == (2, 1)

@@ -159,3 +159,24 @@ def test_no_text_breaks_the_readers(text: str) -> None:
         except Silent as words:
             assert "was not understood" in str(words)
     grid_engine.parse_qacct(text)
+
+
+#: More digits than Python reads, and more than a C int has.
+DIGITS = ("9" * 5000, "99999999999")
+
+
+@pytest.mark.parametrize("digits", DIGITS, ids=["many", "some"])
+def test_numbers_without_end_are_no_numbers_of_a_scheduler(digits: str) -> None:
+    widths = (40, 20, 80, 12, 250, 20, 20, 12, 24)
+    cells = ("7", "FAILED", "None", digits, "n1", f"{digits}:00", "1:00", digits, "N/A")
+    line = "".join(cell[:width].ljust(width) for cell, width in zip(cells, widths, strict=True))
+    assert slurm.parse_squeue(line)[7].restarts == 0
+    told = slurm.parse_sacct(f"7|FAILED|None|{digits}:{digits}|n1|{digits}:00|{digits}|N/A")[7]
+    assert (told.exit_code, told.signal, told.elapsed_s, told.limit_s) == (None, 0, 0, None)
+    assert slurm.submitted(f"Submitted batch job {digits}{digits}", "sbatch") is None
+    for answer in (f'{{"Jobs": {{"1.x": {{"Exit_status": {digits}}}}}}}', '{"Jobs": {"1.x": []}}'):
+        with pytest.raises(Silent, match="was not understood"):
+            pbs.parse_json(answer)
+    for answer in (f'{{"jobid": "f", "state": "INACTIVE", "waitstatus": {digits}}}', '{"jobs": [null]}'):
+        with pytest.raises(Silent, match="was not understood"):
+            flux.parse_jobs(answer)

@@ -245,3 +245,23 @@ def test_an_empty_file_is_no_file_of_records(tmp_path: Path) -> None:
         list(read_csv(path))
     save_csv([], path)
     assert list(read_csv(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("cell", "text", "said"),
+    [
+        ("size", str(2**63), "size"),
+        ("nodes", "9" * 30, "nodes"),
+        ("params", '{"ranks": "x"}', "ranks: 'x' is no such number"),
+        ("params", '{"communicator": 1e999}', "params"),
+        ("params", '{"period": "nan"}', "period"),
+    ],
+)
+def test_a_number_that_no_record_has_is_said_with_its_line(
+    cell: str, text: str, said: str, tmp_path: Path
+) -> None:
+    row = to_row(Record(**GOOD)) | {cell: text}
+    with (tmp_path / "records.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows([row.keys(), row.values()])
+    with pytest.raises(InvalidRecord, match=f"records.csv:2: .*{said}"):
+        list(read_csv(tmp_path / "records.csv"))

@@ -101,7 +101,7 @@ jube.yml: setup-test
 	@$(python) -m npc.catalogue.jube_yml
 
 man: setup-test
-	@$(python) -m npb.man_pages .venv/share/man/man1
+	@$(python) -m npc.npb.man_pages .venv/share/man/man1
 
 gallery: setup-test
 	@$(python) -m tests.gallery

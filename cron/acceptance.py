@@ -13,8 +13,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from cron.series import matches
-from cron.verdict import NightVerdict
+from npc.cron.series import matches
+from npc.cron.verdict import NightVerdict
 from npc.files import InvalidFile, append_line, parse_json, read_bytes
 from npc.records.series import Series
 from npc.records.verdicts import Verdict

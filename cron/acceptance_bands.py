@@ -9,8 +9,8 @@
     "osu osu_latency latency 8" = { high = 2.5e-6 }      # s
 
 A key is benchmark, case, metric if need be, and the size, then perhaps ``NAME=VALUE``: words as in
-`cron.series.matches`, but the size is always named, because a limit holds where it was measured. Values are
-in SI base units. Where the key does not name the metric, ``low`` is for bandwidth, rates and FLOP/s,
+`npc.cron.series.matches`, but the size is always named, because a limit holds where it was measured. Values
+are in SI base units. Where the key does not name the metric, ``low`` is for bandwidth, rates and FLOP/s,
 whichever the test has first in this order, ``high`` for latency and time.
 """
 
@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from cron.series import matches, pattern_words
+from npc.cron.series import matches, pattern_words
 from npc.machine.platform import InvalidPlatform, Platform
 from npc.records.series import Series
 from npc.records.units import parse_size

@@ -1,7 +1,7 @@
 """The agenda of a night: its parts one after the other, from what the history and Slurm say of the nodes.
 
-`cron.rotation` chooses; here is what it is told, and what becomes of its choice: ``npc characterise`` of a
-benchmark, of the node benchmarks on some nodes (each in a job of its own), and of the test between two of
+`npc.cron.rotation` chooses; here is what it is told, and what becomes of its choice: ``npc characterise`` of
+a benchmark, of the node benchmarks on some nodes (each in a job of its own), and of the test between two of
 them. Slurm's node names and the hosts of the records are compared without their domains.
 """
 
@@ -18,9 +18,9 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import Final
 
-from cron.costs import Account
-from cron.matrix import PAIRS, settings_of, words_of
-from cron.rotation import NODES, NodeNights, NodeState, Work, choose, couples, expected, fitting, quota
+from npc.cron.costs import Account
+from npc.cron.matrix import PAIRS, settings_of, words_of
+from npc.cron.rotation import NODES, NodeNights, NodeState, Work, choose, couples, expected, fitting, quota
 from npc.jobs import slurm
 from npc.jobs.jube_file import step_names
 from npc.jobs.scheduler import Silent

@@ -2,10 +2,10 @@
 
 The nights, logarithms, are split where least squares put the change, freed of single outliers. How far the
 mean of the nights since then lies from that of the nights before is judged as a step is
-(`cron.step_detection`): by the spread of the very same statistic over the past, the means of as many nights
-in a row, and by as many degrees of freedom as those are worth. What has wandered before may wander on. If
-nothing is clear there, the nights before are split again, and so on, since what comes slowly or in several
-steps has an earlier beginning.
+(`npc.cron.step_detection`): by the spread of the very same statistic over the past, the means of as many
+nights in a row, and by as many degrees of freedom as those are worth. What has wandered before may wander
+on. If nothing is clear there, the nights before are split again, and so on, since what comes slowly or in
+several steps has an earlier beginning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from cron.step_detection import MIN_EFFECT, spread
+from npc.cron.step_detection import MIN_EFFECT, spread
 from npc.statistics.arrays import Floats
 from npc.statistics.distributions import normal_score
 from npc.statistics.mixture import MIN_NOISE

@@ -166,7 +166,7 @@ def _pairs(run: Path, records: Sequence[Record], as_json: bool) -> Iterator[str]
     """What a run that measured pairs of nodes alone says of them, instead of ceilings: nothing for others."""
     if not records or {record.benchmark for record in records} != {PAIRS_NAME}:
         return
-    from cron.matrix import matrix_of, pair_files_of
+    from npc.cron.matrix import matrix_of, pair_files_of
 
     for file in pair_files_of(run):
         if as_json:

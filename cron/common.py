@@ -1,7 +1,8 @@
 """What most series of a night have in common: if everything is slower, that is one event, not hundreds.
 
 The median over all series of how much they differ from their usual is judged as a series of its own, by
-`cron.step_detection` and `cron.changes`: how far healthy series go up and down together is learned from it.
+`npc.cron.step_detection` and `npc.cron.changes`: how far healthy series go up and down together is learned
+from it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Final
 
 import numpy as np
 
-from cron.changes import changed
-from cron.series import Panel, direction
-from cron.step_detection import MIN_EFFECT, Judged, StepDetection, first_low
-from cron.verdict import SeriesVerdict
+from npc.cron.changes import changed
+from npc.cron.series import Panel, direction
+from npc.cron.step_detection import MIN_EFFECT, Judged, StepDetection, first_low
+from npc.cron.verdict import SeriesVerdict
 from npc.records.series import Series
 from npc.records.verdicts import Common, Verdict
 from npc.statistics.arrays import Floats

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from cron.verdict import NightVerdict
+from npc.cron.verdict import NightVerdict
 from npc.files import read_json, write_whole
 from npc.machine.counters import meaning, rise
 from npc.machine.fabric import natural, short_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from cron.verdict import NightVerdict
+from npc.cron.verdict import NightVerdict
 from npc.machine.ask import NoAnswer, ask
 from npc.records.verdicts import Matrix, NightSuspect, Slow
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
-from cron.series import case_of, label, parameters
-from cron.verdict import NightVerdict, SeriesVerdict
 from npc.catalogue import on_any_nodes
+from npc.cron.series import case_of, label, parameters
+from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.figures.allocation import allocations, maps
 from npc.figures.chart import Axis, Chart, Grid, HeatCell, Tick, time_axis
 from npc.figures.nights import Course, NightPoint, course_names, traces, value_axis

@@ -1,10 +1,10 @@
 """The judgement of a night: from the history to a verdict for each series.
 
-The history is gone through night by night by `cron.step_detection`, so that a verdict depends on
+The history is gone through night by night by `npc.cron.step_detection`, so that a verdict depends on
 nothing but the records and the acceptances, and comes out the same whenever it is asked for; `replay` judges
 every night on the way. A series is called DEGRADED where its score exceeds `THRESHOLD` and, over all series
 of the night, the Benjamini–Hochberg procedure (1995) with a false discovery rate of `FALSE_DISCOVERY` rejects
-"as always" for it. What most series have in common (`cron.common`) is one event.
+"as always" for it. What most series have in common (`npc.cron.common`) is one event.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from cron import changes, common
-from cron.acceptance import Acceptance, Baseline, baselines_of
-from cron.acceptance_bands import Band, band_of
-from cron.changes import Change, changed
-from cron.localise import suspects
-from cron.series import Panel, direction, logarithm
-from cron.step_detection import AGAIN, MIN_NIGHTS, WINDOW, Judged, StepDetection, first_low
-from cron.verdict import NightVerdict, SeriesVerdict
+from npc.cron import changes, common
+from npc.cron.acceptance import Acceptance, Baseline, baselines_of
+from npc.cron.acceptance_bands import Band, band_of
+from npc.cron.changes import Change, changed
+from npc.cron.localise import suspects
+from npc.cron.series import Panel, direction, logarithm
+from npc.cron.step_detection import AGAIN, MIN_NIGHTS, WINDOW, Judged, StepDetection, first_low
+from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.machine.fabric import Topology
 from npc.records.record import moment
 from npc.records.series import Series
@@ -103,7 +103,7 @@ def judge(
     bands: Sequence[Band] = (),
     topology: Topology | None = None,
 ) -> NightVerdict:
-    """The verdict on the last night of a panel (`cron.series.panel` makes it end at another one).
+    """The verdict on the last night of a panel (`npc.cron.series.panel` makes it end at another one).
 
     A night that did not run at all is one too: a column without a value. topology: switches and racks that
     may be to blame, too.

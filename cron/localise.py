@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cron.series import BenchmarkAttempt, Panel, Placements, case_of, direction
+from npc.cron.series import BenchmarkAttempt, Panel, Placements, case_of, direction
 from npc.machine.fabric import Topology, natural
 from npc.records.units import plural
 from npc.records.verdicts import NightSuspect

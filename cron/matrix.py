@@ -12,8 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from cron.series import case_of
-from cron.verdict import NightVerdict, SeriesVerdict
+from npc.cron.series import case_of
+from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.places import suite
 from npc.records.history import HistoryRow
 from npc.records.journal import Part

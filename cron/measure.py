@@ -15,9 +15,9 @@ from math import inf
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
-from cron.characterise import LOCK
-from cron.costs import jobs_of
 from npc import locks
+from npc.cron.characterise import LOCK
+from npc.cron.costs import jobs_of
 from npc.files import no_link, read_end
 from npc.jobs import session, slurm
 from npc.jobs.scheduler import JobId, Silent

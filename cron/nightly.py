@@ -16,16 +16,16 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from cron import matrix, measure, retention
-from cron.acceptance import Baseline, baselines_of, read_acceptances
-from cron.acceptance_bands import Band, bands_of
-from cron.agenda import AT_ONCE, Agenda, EachNode, odd_nodes
-from cron.costs import account_of
-from cron.counters import rising, with_counters, with_links
-from cron.judge import confirmed, judge, with_lost, with_postponed
-from cron.publish import write_verdict
-from cron.series import panel
-from cron.verdict import NightVerdict
+from npc.cron import matrix, measure, retention
+from npc.cron.acceptance import Baseline, baselines_of, read_acceptances
+from npc.cron.acceptance_bands import Band, bands_of
+from npc.cron.agenda import AT_ONCE, Agenda, EachNode, odd_nodes
+from npc.cron.costs import account_of
+from npc.cron.counters import rising, with_counters, with_links
+from npc.cron.judge import confirmed, judge, with_lost, with_postponed
+from npc.cron.publish import write_verdict
+from npc.cron.series import panel
+from npc.cron.verdict import NightVerdict
 from npc.jobs.stop import Stop
 from npc.jobs.suite import settings
 from npc.machine.fabric import Topology

@@ -7,9 +7,9 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from cron.series import label, matches
-from cron.verdict import NightVerdict, SeriesVerdict
 from npc.columns import columns
+from npc.cron.series import label, matches
+from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.records.record import moment
 from npc.records.units import METRICS, format_quantity
 from npc.records.verdicts import Matrix, NightSuspect, Verdict

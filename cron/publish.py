@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cron.outputs import junit, textfile
-from cron.verdict import NightVerdict
+from npc.cron.outputs import junit, textfile
+from npc.cron.verdict import NightVerdict
 from npc.files import write_whole
 from npc.records.verdicts import Matrix, NightDocument, write_night
 

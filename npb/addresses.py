@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from npb.interfaces import Address, HostView
+from npc.npb.interfaces import Address, HostView
 
 #: HOSTNAME, PORT and PORT+1 as words of their own, and not a shell's ``$HOSTNAME``.
 _PLACE: Final = re.compile(r"(?<![A-Za-z0-9_${])(?:HOSTNAME|PORT(\+1)?)(?![A-Za-z0-9_])")

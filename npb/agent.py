@@ -24,12 +24,12 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from npb import interfaces, placement, readiness
-from npb.children import NOT_FOUND, Child, OutputPart
-from npb.messages import BadMessage, Decoder, encode
-from npb.processes import UNKILLABLE_S, adopt_orphans, descendants, reap, signal_each
 from npc.machine import sysfs
 from npc.machine.processes import die_with_parent
+from npc.npb import interfaces, placement, readiness
+from npc.npb.children import NOT_FOUND, Child, OutputPart
+from npc.npb.messages import BadMessage, Decoder, encode
+from npc.npb.processes import UNKILLABLE_S, adopt_orphans, descendants, reap, signal_each
 
 if TYPE_CHECKING:
     from npc.machine.around import Around
@@ -43,11 +43,11 @@ ORDERLY_S: Final = 1.0
 #: A host that answers nothing for this long is cut off (TCP_USER_TIMEOUT, and about the keepalive's limit).
 LOST_AFTER_S: Final = 15
 #: The coordinator has this long after the run's limit: to end the tools of nodes that do not answer
-#: (`npb.nodes.ANSWER_S` for each side), to judge and to write.
+#: (`npc.npb.nodes.ANSWER_S` for each side), to judge and to write.
 LATE_S: Final = 30.0
 #: The rank has this long to end after it was told its exit code.
 RANK_END_S: Final = 3.0
-#: The exit code where the run's limit was reached, as of `npb.launch_result.Blame`.
+#: The exit code where the run's limit was reached, as of `npc.npb.launch_result.Blame`.
 LIMIT_REACHED: Final = 5
 #: Pieces of output that are sent before the agent looks for what else has happened.
 _PIECES_AT_ONCE: Final = 16
@@ -73,7 +73,7 @@ def tune(connection: socket.socket) -> None:
 
 class Agent:
     """The event loop of one node. rank: the MPI process's pid; to_rank: an end of a socket pair; launcher: as
-    of `npb.placement.watch_launcher`."""
+    of `npc.npb.placement.watch_launcher`."""
 
     def __init__(self, rank: int, to_rank: socket.socket, launcher: Sequence[int]) -> None:
         self._launcher = launcher

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from npb import rank
 from npc import __version__
 from npc.machine.processes import RANK, told
+from npc.npb import rank
 from npc.terminal import guard
 
 _EPILOG: Final = """\

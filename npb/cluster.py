@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
-from npb.launch_result import LaunchResult
-from npb.suspects import Localisation, PairResult
+from npc.npb.launch_result import LaunchResult
+from npc.npb.suspects import Localisation, PairResult
 from npc.records.pair_verdicts import write_pairs
 from npc.records.reading import Reading
 from npc.records.record import OK
@@ -86,7 +86,7 @@ def pairs_to_repeat(
     series: dict[PairReadings, list[PairResult]], topology: Topology | None
 ) -> list[tuple[str, str]]:
     """Pairs to measure again before judging, each as often as the series that wants it most often asks."""
-    from npb.localise import worst_pairs
+    from npc.npb.localise import worst_pairs
 
     wanted: Counter[tuple[str, str]] = Counter()
     for which, results in series.items():
@@ -103,8 +103,8 @@ def judge_all(
 ) -> dict[PairReadings, Localisation]:
     """The verdict on each series. tool: as the catalogue calls it, which may know who sends. launches: what
     rose during them is evidence, too."""
-    from npb.localise import judge
     from npc.catalogue import sender
+    from npc.npb.localise import judge
 
     verdicts = {
         which: judge(
@@ -170,7 +170,7 @@ def draw(
 
     Returns the files. Raises OSError.
     """
-    from npb import heatmap
+    from npc.npb import heatmap
 
     largest: dict[tuple[object, ...], PairReadings] = {}
     for which in series:

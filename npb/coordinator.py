@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-import parsers
-from npb import addresses, cluster, placement, sweep
-from npb.interfaces import HostView
-from npb.launch_result import RAW, Blame, LaunchResult, parser_of
-from npb.measure import Outcome, PairMeasurement
-from npb.nodes import HostLost, Node, Reception
-from npb.results import Results
-from npb.sweep import SweepStep
+from npc import parsers
 from npc.files import cannot_write
 from npc.jobs.rounds import Rounds
 from npc.machine.load import watch_s
 from npc.machine.processes import die_with_parent
 from npc.machine.sysfs import parse_cpus
+from npc.npb import addresses, cluster, placement, sweep
+from npc.npb.interfaces import HostView
+from npc.npb.launch_result import RAW, Blame, LaunchResult, parser_of
+from npc.npb.measure import Outcome, PairMeasurement
+from npc.npb.nodes import HostLost, Node, Reception
+from npc.npb.results import Results
+from npc.npb.sweep import SweepStep
 from npc.records.build import swept_size
 from npc.records.launch import now, tool_of
 from npc.records.reading import OK, Reading
@@ -68,7 +68,7 @@ def run_coordinator(
     """Be the coordinator until everything is measured, shown and ended.
 
     views: the hosts by rank. listeners: where their agents come to, own: the connection to this node's agent.
-    secret: as in `npb.handshake`.
+    secret: as in `npc.npb.handshake`.
     """
     die_with_parent(signal.SIGTERM)
     if os.getppid() != agent_pid:
@@ -192,8 +192,8 @@ class Conductor:
 
     async def _measure_pairs(self, steps: Sequence[SweepStep]) -> None:
         """All rounds, then the worst pairs once more, then the verdict."""
-        from npb import schedule  # not needed, and not paid for, by one pair
         from npc.machine import fabric
+        from npc.npb import schedule  # not needed, and not paid for, by one pair
 
         options = self._options
         if options.runs is None:
@@ -214,7 +214,7 @@ class Conductor:
             await self._repeat_worst([step for step in steps if step.sample == 0])
 
     async def _repeat_worst(self, steps: Sequence[SweepStep]) -> None:
-        from npb.schedule import disjoint_rounds
+        from npc.npb.schedule import disjoint_rounds
 
         ranks = {label: rank for rank, label in enumerate(self._labels)}
         names = cluster.pairs_to_repeat(cluster.by_series(self._attempts), self._topology)
@@ -366,7 +366,7 @@ class Conductor:
             raise Unusable(f"--hostfile-addresses: {error}") from None
 
     async def _address(self, server: Node, client: Node) -> str:
-        """What stands for HOSTNAME. Raises `npb.addresses.NoAddress`, `HostLost`."""
+        """What stands for HOSTNAME. Raises `npc.npb.addresses.NoAddress`, `HostLost`."""
         options = self._options
         looked_up: dict[str, list[str]] = {}
         if self._table is None and options.interface is None:

@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from npb.suspects import Localisation, PairResult
 from npc.figures.chart import Axis, Chart, Mark, Note, Tick, Trace, linear_ticks, quantity_axis
 from npc.figures.pairs import Pair, Pairs
 from npc.machine.fabric import Topology
+from npc.npb.suspects import Localisation, PairResult
 from npc.records.units import format_quantity
 
 #: More nodes than this are drawn as groups.

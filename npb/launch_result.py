@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from npb.nodes import Ended, ending
-from npb.output import READ_BYTES, Output
 from npc.machine.command import last_line
+from npc.npb.nodes import Ended, ending
+from npc.npb.output import READ_BYTES, Output
 from npc.records.launch import command_of, tool_of
 from npc.records.reading import Reading
 from npc.records.record import OK
@@ -113,7 +113,7 @@ def how_it_ended(tool: str, exit_code: int, output: Output) -> str:
 def read(parser: str, argv: Sequence[str], output: Output) -> tuple[Reading, ...]:
     """What the parser reads in stdout with stderr behind it, as ``npc collect`` will; nothing without one or
     in what is too long."""
-    import parsers
+    from npc import parsers
 
     if parser not in parsers.names() or output.too_long:
         return ()

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from npb.suspects import Better, Localisation, PairResult, PairSuspect
-from npb.unreachable import FALSE_DEAD, unreachable
 from npc.machine.fabric import Group, Kind, Topology, natural
+from npc.npb.suspects import Better, Localisation, PairResult, PairSuspect
+from npc.npb.unreachable import FALSE_DEAD, unreachable
 from npc.records.units import plural, several
 from npc.statistics.distributions import at_least, upper_tail
 from npc.statistics.localiser import (

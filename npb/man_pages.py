@@ -1,4 +1,4 @@
-"""``python -m npb.man_pages FOLDER``: man pages for npc, each of its commands, and npb (``make man``).
+"""``python -m npc.npb.man_pages FOLDER``: man pages for npc, each of its commands, and npb (``make man``).
 
 click-man and argparse-manpage write them from what ``--help`` says; they are installed with the tests'
 packages.
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import click
 
-from npb import cli
 from npc import __version__
 from npc.cli import main
+from npc.npb import cli
 from npc.terminal import guard
 
 
@@ -55,6 +55,6 @@ def _npb() -> str:
 if __name__ == "__main__":
     guard()
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m npb.man_pages FOLDER")
+        sys.exit("usage: python -m npc.npb.man_pages FOLDER")
     folder = Path(sys.argv[1])
     print(f"{len(write(folder))} pages: man -l {folder / 'npc.1'}")

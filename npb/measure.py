@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from npb import addresses
-from npb.launch_result import Blame, LaunchResult, cut, how_it_ended, judge, unavailable
-from npb.nodes import CannotRun, Ended, HostLost, Node, Running, Seen
-from npb.output import Output
-from npb.sweep import SweepStep
 from npc.machine.around import join
+from npc.npb import addresses
+from npc.npb.launch_result import Blame, LaunchResult, cut, how_it_ended, judge, unavailable
+from npc.npb.nodes import CannotRun, Ended, HostLost, Node, Running, Seen
+from npc.npb.output import Output
+from npc.npb.sweep import SweepStep
 from npc.records.launch import now, tool_of
 from npc.records.series import INTERFACE
 
@@ -80,8 +80,8 @@ class PairMeasurement:
     def __init__(
         self, server: Node, client: Node, address: str, options: argparse.Namespace, steps: int
     ) -> None:
-        """options: as of `npb.cli`, its CPU lists read and its parser found. steps: how many there will be; a
-        server's kind is only learned if it matters."""
+        """options: as of `npc.npb.cli`, its CPU lists read and its parser found. steps: how many there will
+        be; a server's kind is only learned if it matters."""
         self._server_node = server
         self._client_node = client
         self._address = address

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
-from npb.agent import GRACE_S, tune
-from npb.children import NOT_FOUND
-from npb.handshake import admits
-from npb.interfaces import HostView
-from npb.messages import BadMessage, Decoder, encode
-from npb.output import Output
 from npc.machine.command import exit_words
+from npc.npb.agent import GRACE_S, tune
+from npc.npb.children import NOT_FOUND
+from npc.npb.handshake import admits
+from npc.npb.interfaces import HostView
+from npc.npb.messages import BadMessage, Decoder, encode
+from npc.npb.output import Output
 
 _T = TypeVar("_T")
 #: An agent answers a question within this time, or its host is as good as cut off.
@@ -184,7 +184,7 @@ class Node:
             raise self._lose_silent(f"did not end {tool.argv[0]} within {ANSWER_S:g} s") from None
 
     async def leave(self, exit_code: int, end_launcher: bool = False) -> None:
-        """Have the agent end, and wait for it; `end_launcher` as in `npb.rank`."""
+        """Have the agent end, and wait for it; `end_launcher` as in `npc.npb.rank`."""
         if self.lost is None:
             self._send({"do": "bye", "exit": exit_code, "end_launcher": end_launcher})
             try:

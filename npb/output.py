@@ -11,7 +11,7 @@ from itertools import islice
 from tempfile import TemporaryFile
 from typing import IO, Final, NamedTuple
 
-from npb.messages import MAX_PAYLOAD_BYTES
+from npc.npb.messages import MAX_PAYLOAD_BYTES
 from npc.records.units import format_size
 
 #: A parser reads a text up to this length; what tools print of their numbers is a thousandth of it.

@@ -14,8 +14,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from npb.processes import ancestors
 from npc.machine.sysfs import format_cpus
+from npc.npb.processes import ancestors
 
 #: Command names (as in /proc/PID/comm, 15 characters) of what starts ranks on a node.
 LAUNCHERS: Final = frozenset({

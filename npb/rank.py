@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from npb import addresses, agent, interfaces, placement
-from npb.interfaces import HostView
-from npb.messages import Decoder, encode
-from npb.processes import adopt_orphans, ancestors, descendants, end_descendants, signal_each
 from npc.machine.processes import RANK, RANKS, told
+from npc.npb import addresses, agent, interfaces, placement
+from npc.npb.interfaces import HostView
+from npc.npb.messages import Decoder, encode
+from npc.npb.processes import adopt_orphans, ancestors, descendants, end_descendants, signal_each
 
 if TYPE_CHECKING:
     import argparse
@@ -185,10 +185,10 @@ def _agent_process(
 ) -> int:
     agent.start_process(rank_pid)
     _send(to_rank, {"view": interfaces.own_view()})
-    from npb import handshake  # loaded here while the rank starts MPI
+    from npc.npb import handshake  # loaded here while the rank starts MPI
 
     if told(RANK) == 0:
-        import npb.coordinator  # noqa: F401  likewise
+        import npc.npb.coordinator  # noqa: F401  likewise
 
     def await_rank() -> dict[str, Any] | None:
         return _await_rank(to_rank, rank_pid, launcher, options.start_timeout)
@@ -259,7 +259,7 @@ def _start_coordinator(
     node: agent.Agent, to_rank: socket.socket, views: Sequence[HostView], options: argparse.Namespace
 ) -> socket.socket:
     """Fork the coordinator; returns this agent's connection to it."""
-    from npb import handshake
+    from npc.npb import handshake
 
     listeners = []
     for address in addresses.reached_at(views[0], views[1:]):
@@ -271,7 +271,7 @@ def _start_coordinator(
     agent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
-        from npb.coordinator import run_coordinator
+        from npc.npb.coordinator import run_coordinator
 
         to_rank.close()
         ours.close()

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from npb.launch_result import Blame, LaunchResult, read
-from npb.measure import Outcome
-from npb.output import Output, Stream
 from npc.files import naming, no_link
+from npc.npb.launch_result import Blame, LaunchResult, read
+from npc.npb.measure import Outcome
+from npc.npb.output import Output, Stream
 from npc.records.build import Origin, records_of
 from npc.records.launch import RAW, Launch, LaunchLog, batch_job
 from npc.records.record import OK, Record, save_csv, to_row, write_csv

@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from npb.suspects import PairResult, PairSuspect
 from npc.machine.fabric import Kind
+from npc.npb.suspects import PairResult, PairSuspect
 from npc.statistics.distributions import chance_of_failures
 
 #: Chance, over all nodes or pairs, that what is named dead only failed by accident.

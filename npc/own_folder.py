@@ -4,7 +4,7 @@ The names of the files in it can be guessed: a node's name, a rank's number. In 
 into, a link that waits under such a name would lead to any file of who runs the program. So nobody else may
 look into this folder until the run is over. Each file is made below a descriptor of the folder, never along
 its path, since others may have put a folder of theirs in its place. Only the standard library:
-`observe.rank` starts once for every rank.
+`npc.observe.rank` starts once for every rank.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-_ABOVE: Final = Path(__file__).resolve().parent.parent
 #: Keeps what ``PYTHONPATH`` names from being taken for NPC's; its docstring tells more.
-_STARTS: Final = (_ABOVE / "packaging/start/npc_suite.py", _ABOVE / "npc_suite.py")
+_START: Final = Path(__file__).resolve().with_name("start.py")
 
 
 def python(*words: str | Path) -> list[str]:
@@ -16,5 +15,4 @@ def python(*words: str | Path) -> list[str]:
 
     words: a file, ``-m`` and a module, or ``-c`` and code, and their arguments.
     """
-    start = next((path for path in _STARTS if path.exists()), _STARTS[-1])
-    return [sys.executable, str(start), *map(str, words)]
+    return [sys.executable, str(_START), *map(str, words)]

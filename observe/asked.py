@@ -1,6 +1,6 @@
-"""What `npc observe` asks of `observe.rank`, and the companions that watch a rank from beside it.
+"""What `npc observe` asks of `npc.observe.rank`, and the companions that watch a rank from beside it.
 
-Only the standard library, since `observe.rank` has no other.
+Only the standard library, since `npc.observe.rank` has no other.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Asked:
 
     counters: a group of LIKWID's, whose FLOP the first rank of each node counts, or an event of PAPI's, which
     each rank counts itself. settings: variables of the program's environment. library: what is put before the
-    program to count its MPI calls (`observe.mpi.build`). companions: settings by the name of the companion
-    (`observe.companions`). Empty: nobody asked.
+    program to count its MPI calls (`npc.observe.mpi.build`). companions: settings by the name of the
+    companion (`npc.observe.companions`). Empty: nobody asked.
     """
 
     background_s: float = 0.0
@@ -41,9 +41,9 @@ class Companion(Protocol):
     """Watches one rank, or all of a node's ranks, from a process of its own.
 
     It is made before the rank's process, which waits until `begin` has returned and then becomes the program.
-    `end` is called once the program has ended, also by the process that stands by where `observe.rank` was
-    killed: it needs nothing but what the companion keeps in this object, and gives what goes under the
-    companion's name into the rank's file. Whatever a companion starts ends with `observe.rank`
+    `end` is called once the program has ended, also by the process that stands by where `npc.observe.rank`
+    was killed: it needs nothing but what the companion keeps in this object, and gives what goes under the
+    companion's name into the rank's file. Whatever a companion starts ends with `npc.observe.rank`
     (`npc.machine.processes.die_with_parent`), so that nothing stays attached.
     """
 

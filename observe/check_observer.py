@@ -6,7 +6,8 @@ nonparametric interval of order statistics (`npc.statistics.medians`); every fig
 are printed.
 
 A run takes from the moment when its last rank is let go to the end of the last one: without the time that
-watchers need to begin. In the runs without, `observe.rank` stands before the program as well, and only waits.
+watchers need to begin. In the runs without, `npc.observe.rank` stands before the program as well, and only
+waits.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ import click
 
 from npc.jobs.sample import turns
 from npc.machine.command import exit_words
+from npc.observe.asked import Asked
+from npc.observe.rank_files import read_ranks
+from npc.observe.run import RANKS, run
 from npc.records.node_probes import MeasuredOverhead, percent
 from npc.statistics.medians import MIN_SAMPLES, summarise
-from observe.asked import Asked
-from observe.rank_files import read_ranks
-from observe.run import RANKS, run
 
 
 class Failed(RuntimeError):

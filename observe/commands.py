@@ -220,27 +220,23 @@ def observe(
     from pathlib import Path
     from shutil import which
 
-    import parsers
+    from npc import parsers
     from npc.jobs.launcher import PARSERS, UnknownProgram, program_index
     from npc.jobs.sample import LAUNCH, job_hosts
     from npc.machine.command import exit_words
-    from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
-    from npc.records.memory_use import MEMORY
-    from npc.records.record import OK, save_csv
-    from npc.records.run import RECORDS
-    from observe.asked import Asked
-    from observe.built import NoLibrary
-    from observe.companions import HOTSPOTS, PROBES
-    from observe.memory.asked import memory_settings
-    from observe.memory.companion import VALGRIND
-    from observe.mpi.asked import settings
-    from observe.output_copy import not_lost_silently, printing, say
-    from observe.outputs import show
-    from observe.overhead import read_budget
-    from observe.papi import EVENT
-    from observe.probes.settings import settings_of
-    from observe.reported import flops_scale, pattern_of, reported_by
-    from observe.run import (
+    from npc.observe.asked import Asked
+    from npc.observe.built import NoLibrary
+    from npc.observe.companions import HOTSPOTS, PROBES
+    from npc.observe.memory.asked import memory_settings
+    from npc.observe.memory.companion import VALGRIND
+    from npc.observe.mpi.asked import settings
+    from npc.observe.output_copy import not_lost_silently, printing, say
+    from npc.observe.outputs import show
+    from npc.observe.overhead import read_budget
+    from npc.observe.papi import EVENT
+    from npc.observe.probes.settings import settings_of
+    from npc.observe.reported import flops_scale, pattern_of, reported_by
+    from npc.observe.run import (
         DARSHAN,
         NOT_STARTED,
         OBSERVED,
@@ -252,7 +248,11 @@ def observe(
         profiling_library,
         run,
     )
-    from observe.unchanged import end_like, occupy_standard_descriptors
+    from npc.observe.unchanged import end_like, occupy_standard_descriptors
+    from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
+    from npc.records.memory_use import MEMORY
+    from npc.records.record import OK, save_csv
+    from npc.records.run import RECORDS
 
     companions: dict[str, Mapping[str, Any]] = {}
     try:
@@ -355,7 +355,7 @@ def observe(
         )  # fmt: skip
         log.close()
         if pairs and code == 0:
-            from observe.check_observer import Failed, check
+            from npc.observe.check_observer import Failed, check
 
             try:
                 measured = check(watched_command, plain_command, place, stem, mpi, asked, pairs)
@@ -363,7 +363,7 @@ def observe(
             except Failed as error:
                 say(f"--check-observer: {error}")
                 code = error.code
-        from parsers.run.collect import collect_run
+        from npc.parsers.run.collect import collect_run
 
         save_csv(collect_run(folder, platform), folder / RECORDS)
         with printing():

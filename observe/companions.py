@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from npc.records.memory_use import MEMORY
 
 if TYPE_CHECKING:
-    from observe.asked import Asked, Companion
+    from npc.observe.asked import Asked, Companion
 
 #: Stacks of a rank, by perf.
 HOTSPOTS: Final = "hotspots"
@@ -21,15 +21,15 @@ def companions_of(asked: Asked, folder: Path, name: str) -> dict[str, Companion]
     found: dict[str, Companion] = {}
     # each is imported only if asked for: this runs once for every rank
     if settings := asked.companions.get(HOTSPOTS):
-        from observe.hotspots.recorder import HotspotRecorder
+        from npc.observe.hotspots.recorder import HotspotRecorder
 
         found[HOTSPOTS] = HotspotRecorder(folder, name, settings)
     if settings := asked.companions.get(PROBES):
-        from observe.probes.companion import RankProbes
+        from npc.observe.probes.companion import RankProbes
 
         found[PROBES] = RankProbes(folder, name, settings)
     if settings := asked.companions.get(MEMORY):
-        from observe.memory.companion import RankMemoryTable
+        from npc.observe.memory.companion import RankMemoryTable
 
         found[MEMORY] = RankMemoryTable(folder, name, settings)
     return found

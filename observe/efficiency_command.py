@@ -56,8 +56,8 @@ def efficiency(
     from npc.figures.printed import save
     from npc.figures.source import of_records
     from npc.files import cannot_write, replacing
+    from npc.observe.mpi.runs import NothingObserved, chart_of, format_runs, read_runs, to_document
     from npc.records.run import RECORDS, read_run
-    from observe.mpi.runs import NothingObserved, chart_of, format_runs, read_runs, to_document
 
     if gpu_file and len(folders) > 1:
         raise click.UsageError("--gpu is for one run: name one folder")

@@ -3,7 +3,7 @@
 likwid-perfctr(1) counts what happens on CPUs, whoever runs there, and joins the words of the program that it
 starts by blanks. So it stands beside the ranks and not around one: a rank of each node starts it with a
 ``cat`` that waits at a named pipe, begins when ``cat`` has answered (LIKWID lets its program run only once
-the counters do), and ends it by closing the pipe. Only the standard library, as in `observe.rank`.
+the counters do), and ends it by closing the pipe. Only the standard library, as in `npc.observe.rank`.
 """
 
 from __future__ import annotations

@@ -15,17 +15,17 @@ from typing import Any, Final
 
 from npc.files import read_text
 from npc.machine.sysfs import parse_cpus
+from npc.observe.counters import RECEIVED, SENT, passed
+from npc.observe.monitoring import Flow, read_calls, read_flows
+from npc.observe.mpi.digest import collectives_of, digest, flows_of, sizes_of
+from npc.observe.mpi.profile import RankProfile
+from npc.observe.rank_files import Flop, WatchedRank, read_ranks
 from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.memory_use import MEMORY, MemoryUse
 from npc.records.mpi_profile import PROFILE
 from npc.records.node_probes import PROBES, Overhead, Probes
 from npc.records.observed import CollectiveCalls, Counted, Io, Messages, ObservedNode, Port
 from npc.records.units import format_quantity
-from observe.counters import RECEIVED, SENT, passed
-from observe.monitoring import Flow, read_calls, read_flows
-from observe.mpi.digest import collectives_of, digest, flows_of, sizes_of
-from observe.mpi.profile import RankProfile
-from observe.rank_files import Flop, WatchedRank, read_ranks
 
 SCHEMA: Final = 3
 _LONG: Final = (PROFILE, PROBES, HOTSPOTS, MEMORY)
@@ -46,8 +46,8 @@ class Observation:
 
     reported: what the program said of itself, by metric (`npc.records.units.METRICS`): flops, flop. counted:
     what the hardware counted, None where nobody asked. profile: what went on inside MPI
-    (`observe.mpi.digest`), None without the ranks' profiles. probes, hotspots, overhead, memory: of the node,
-    where somebody asked.
+    (`npc.observe.mpi.digest`), None without the ranks' profiles. probes, hotspots, overhead, memory: of the
+    node, where somebody asked.
     """
 
     command: tuple[str, ...]

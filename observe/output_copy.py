@@ -21,7 +21,7 @@ from typing import IO, Final
 
 import click
 
-from observe.own_session import be_deaf
+from npc.observe.own_session import be_deaf
 
 _BLOCK_BYTES: Final = 65536
 #: What is left free on a disk that a program's output has filled: the observation has to find room as well.

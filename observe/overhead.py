@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from npc.observe.asked import Asked
+from npc.observe.companions import HOTSPOTS, PROBES
+from npc.observe.costs import mpi_calls, stacks
+from npc.observe.costs.kept import NoCost
+from npc.observe.mpi.profile import RankProfile
+from npc.observe.rank_files import WatchedRank
 from npc.records.node_probes import Overhead, Probes
-from observe.asked import Asked
-from observe.companions import HOTSPOTS, PROBES
-from observe.costs import mpi_calls, stacks
-from observe.costs.kept import NoCost
-from observe.mpi.profile import RankProfile
-from observe.rank_files import WatchedRank
 
 #: The parts of an estimate.
 MPI: Final = "mpi"

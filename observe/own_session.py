@@ -1,4 +1,4 @@
-"""A process that outlives the launcher's ranks. Only the standard library, as in `observe.rank`."""
+"""A process that outlives the launcher's ranks. Only the standard library, as in `npc.observe.rank`."""
 
 from __future__ import annotations
 

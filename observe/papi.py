@@ -2,7 +2,7 @@
 
 A program with PAPI's high-level interface (``PAPI_hl_region_begin``, ``PAPI_hl_region_end``) counts what
 ``PAPI_EVENTS`` names and writes ``papi_hl_output/rank_*.json`` below ``PAPI_OUTPUT_DIRECTORY`` when it ends
-(PAPI_hl_region_begin(3)). Only the standard library, as in `observe.rank`.
+(PAPI_hl_region_begin(3)). Only the standard library, as in `npc.observe.rank`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Passes on to the program what is sent to the process that stands before it, and stops when it stops.
 
 Ctrl-C, a launcher or a batch system signal a whole process group, or all processes of a job: the program has
-such a signal already. Only the standard library, as in `observe.rank`.
+such a signal already. Only the standard library, as in `npc.observe.rank`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Final
 
 from npc.machine.processes import die_with_parent
-from observe.own_session import PASSED_ON, be_deaf
+from npc.observe.own_session import PASSED_ON, be_deaf
 
 #: A signal to many processes reaches all of them within this; that to one is passed on so much later.
 _TOGETHER_S: Final = 0.1

@@ -2,7 +2,7 @@
 
     python -ES observe/rank.py FOLDER ASKED PROGRAM [ARGUMENT…]
 
-ASKED is the JSON object that `observe.asked` describes: not every launcher takes its own variables to all
+ASKED is the JSON object that `npc.observe.asked` describes: not every launcher takes its own variables to all
 nodes. What MPI's profiling library counted goes to ``FOLDER/HOST.RANK.mpi``.
 
 The rank runs as a child with this process's environment, standard streams and binding, so MPI's start-up
@@ -26,26 +26,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if not __package__:  # started by its path
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    sys.path[0] = str(Path(__file__).absolute().parents[2])
 
 from npc import own_folder
 from npc.machine.processes import RANK, RANKS, die_with_parent, read, storage_and_calls, told
 from npc.machine.sysfs import format_cpus
+from npc.observe.asked import read_asked
+from npc.observe.companions import companions_of
+from npc.observe.counters import read_counters
+from npc.observe.mpi.place import ProfileFile
+from npc.observe.own_session import leave_launcher
+from npc.observe.passed_signals import SignalWitness, wait_for_end
+from npc.observe.unchanged import end_like, given_signals, occupy_standard_descriptors, restore_environment
 from npc.terminal import guard
-from observe.asked import read_asked
-from observe.companions import companions_of
-from observe.counters import read_counters
-from observe.mpi.place import ProfileFile
-from observe.own_session import leave_launcher
-from observe.passed_signals import SignalWitness, wait_for_end
-from observe.unchanged import end_like, given_signals, occupy_standard_descriptors, restore_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from observe.flop_counters import FlopCounter
-    from observe.papi import PapiCounter
-    from observe.unchanged import GivenSignals
+    from npc.observe.flop_counters import FlopCounter
+    from npc.observe.papi import PapiCounter
+    from npc.observe.unchanged import GivenSignals
 
 #: Marks a rank that has not finished.
 RUNNING: Final = "running"
@@ -179,7 +179,7 @@ def _count(folder: Path, group: str) -> tuple[FlopCounter | PapiCounter | None, 
     host = socket.gethostname()
     if not group:
         return None, None
-    from observe.papi import EVENT, PapiCounter  # only if asked for
+    from npc.observe.papi import EVENT, PapiCounter  # only if asked for
 
     if EVENT.fullmatch(group):
         papi = PapiCounter(folder, f"{host}.{told(RANK) or 0}", group)
@@ -189,7 +189,7 @@ def _count(folder: Path, group: str) -> tuple[FlopCounter | PapiCounter | None, 
         own_folder.mark(folder / f"{host}.counting")
     except OSError:
         return None, None
-    from observe.flop_counters import FlopCounter, NoCounters  # of one rank a node, and only if asked for
+    from npc.observe.flop_counters import FlopCounter, NoCounters  # of one rank a node, and only if asked for
 
     try:
         # the launcher's CPUs are the job's; a rank may have been bound to some of them

@@ -1,4 +1,4 @@
-"""What every rank leaves in the folder of its run, ``HOST.RANK.json`` (`observe.rank`), read as data.
+"""What every rank leaves in the folder of its run, ``HOST.RANK.json`` (`npc.observe.rank`), read as data.
 
 A program may have run for hours: a file that is damaged costs what stood in it, and a note.
 """
@@ -21,14 +21,14 @@ Number = Annotated[int, msgspec.Meta(ge=0, lt=2**22)]
 
 
 class PortReading(msgspec.Struct):
-    """A reading of the node's ports (`observe.counters.read_counters`), in seconds of its clock."""
+    """A reading of the node's ports (`npc.observe.counters.read_counters`), in seconds of its clock."""
 
     time: float
     counters: dict[str, dict[str, int]]
 
 
 class Flop(msgspec.Struct, kw_only=True):
-    """What was counted by `group`: FLOP, or `observe.flop_counters.moved_bytes`, or why nothing was."""
+    """What was counted by `group`: FLOP, or `npc.observe.flop_counters.moved_bytes`, or why nothing was."""
 
     group: str
     flop: float | None = None

@@ -1,4 +1,4 @@
-"""Runs a program with `observe.rank` before it, and keeps what it printed and what its ranks left."""
+"""Runs a program with `npc.observe.rank` before it, and keeps what it printed and what its ranks left."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from npc.files import no_link, read_bytes, write_whole
 from npc.jobs.launcher import content_of
 from npc.jobs.sample import job_hosts
 from npc.machine.processes import die_with_parent
+from npc.observe.asked import Asked
+from npc.observe.companions import PROBES
+from npc.observe.hotspots.merge import read_hotspots
+from npc.observe.memory.merge import read_memory
+from npc.observe.memory.outputs import save_tables
+from npc.observe.mpi.rank_file import read_profiles
+from npc.observe.observation import Observation, read_observation, to_text
+from npc.observe.output_copy import OutputCopy, descriptor_of, say
+from npc.observe.overhead import overhead_of
+from npc.observe.passed_signals import SignalWitness, wait_for_end
+from npc.observe.probes.node_file import read_probes
+from npc.observe.probes.settings import keep_token
+from npc.observe.rank import RUNNING
+from npc.observe.rank_files import read_ranks
+from npc.observe.unchanged import FROM_PEOPLE, given_signals, restore_environment
 from npc.records.node_probes import MeasuredOverhead, Overhead
 from npc.trust import others_may_write
-from observe.asked import Asked
-from observe.companions import PROBES
-from observe.hotspots.merge import read_hotspots
-from observe.memory.merge import read_memory
-from observe.memory.outputs import save_tables
-from observe.mpi.rank_file import read_profiles
-from observe.observation import Observation, read_observation, to_text
-from observe.output_copy import OutputCopy, descriptor_of, say
-from observe.overhead import overhead_of
-from observe.passed_signals import SignalWitness, wait_for_end
-from observe.probes.node_file import read_probes
-from observe.probes.settings import keep_token
-from observe.rank import RUNNING
-from observe.rank_files import read_ranks
-from observe.unchanged import FROM_PEOPLE, given_signals, restore_environment
 
 OBSERVED: Final = "observed.json"
 RANKS: Final = "ranks"
@@ -77,7 +77,7 @@ def run(
     keep: bool,
     silent: bool = False,
 ) -> ProgramEnd:
-    """Run the command with `observe.rank` before its program.
+    """Run the command with `npc.observe.rank` before its program.
 
     Signals of people and batch systems are passed on, and from its end on ignored but for those by which a
     person stops this process, too. What the ranks leave goes to ``STEM.ranks``. keep: what the program
@@ -189,8 +189,8 @@ def _is_monitoring_harmful(program: str) -> bool:
 
 def profiling_library(command: Sequence[str], place: int) -> str:
     """The library to put before the program, empty where there is none: then it is said why."""
-    from observe.built import NoLibrary
-    from observe.mpi.build import library_for
+    from npc.observe.built import NoLibrary
+    from npc.observe.mpi.build import library_for
 
     try:
         return str(library_for(command[:place], command[place]))
@@ -201,8 +201,8 @@ def profiling_library(command: Sequence[str], place: int) -> str:
 
 def costs_of_probes() -> dict[str, float]:
     """Seconds of one event, empty where they cannot be measured: then it is said why."""
-    from observe.costs.kept import NoCost
-    from observe.costs.probes import costs
+    from npc.observe.costs.kept import NoCost
+    from npc.observe.costs.probes import costs
 
     try:
         return costs()

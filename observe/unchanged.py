@@ -2,7 +2,7 @@
 
 Python changes its own process at its start: it ignores SIGPIPE and SIGXFSZ, and may set LC_CTYPE (PEP 538).
 What a process ignores and blocks, and its environment, go on to the program. Only the standard library, as in
-`observe.rank`.
+`npc.observe.rank`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from observe.own_session import PASSED_ON
+from npc.observe.own_session import PASSED_ON
 
 if TYPE_CHECKING:
     from collections.abc import Callable

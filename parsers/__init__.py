@@ -7,7 +7,7 @@ readings, never a wrong one. `argv` is the tool's command line, for what the tex
 
 Two rules make that hold everywhere:
 
-- A line with a number that has lost its line end is no line (`parsers.text.lines`): half of a number is a
+- A line with a number that has lost its line end is no line (`npc.parsers.text.lines`): half of a number is a
   number too.
 - A test that began and shows no result has failed: it gives a reading without a value and the reason.
 
@@ -23,8 +23,8 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, cast
 
+from npc.parsers.text.lines import complete_lines
 from npc.records.reading import Reading
-from parsers.text.lines import complete_lines
 
 #: ``parse`` of a parser's module: the text and the command line in, readings out.
 Parser: TypeAlias = Callable[[str, Sequence[str]], Iterator[Reading]]
@@ -47,7 +47,7 @@ def load(name: str) -> Parser:
         if name == "raw":
             raise UnknownParser("no parser reads it: npc sample was told so by --tool raw")
         raise UnknownParser(f"there is no parser {name!r}; there are: {', '.join(names())}")
-    return cast(Parser, importlib.import_module(f"parsers.{name}").parse)
+    return cast(Parser, importlib.import_module(f"npc.parsers.{name}").parse)
 
 
 def parse(name: str, text: str, argv: Sequence[str] = ()) -> list[Reading]:

@@ -21,11 +21,11 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final
 
+from npc.parsers.text.lines import NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
+from npc.parsers.text.options import option
 from npc.records.reading import OK, Reading, failed
 from npc.records.units import PREFIXES
 from npc.validity.arithmetic import last_digit, row_contradiction
-from parsers.text.lines import NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
-from parsers.text.options import option
 
 _RUN: Final = re.compile(r"\nVersion: *([0-9.]{1,20})\n+Implementation: *([^\n]{1,100})(?=\n)")
 _PRECISION: Final = re.compile(r"\nPrecision: *(?i:(float|single|real32)|double|real64)")

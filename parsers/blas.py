@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from npc.parsers.text.kernels import ERROR, readings_of, status_of
+from npc.parsers.text.lines import NUMBER, WHOLE
+from npc.parsers.text.tables import rows_of
 from npc.records.reading import Reading
-from parsers.text.kernels import ERROR, readings_of, status_of
-from parsers.text.lines import NUMBER, WHOLE
-from parsers.text.tables import rows_of
 
 _ROW: Final = ("[dz]gemm", WHOLE, WHOLE, WHOLE, NUMBER, NUMBER, NUMBER, NUMBER, ERROR)
 #: FLOP of a routine by N³: a complex product has four real ones and two sums.

@@ -16,8 +16,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines
 from npc.records.reading import OK, Reading, failed
-from parsers.text.lines import NUMBER, WHOLE, complete_lines
 
 _LOG: Final = re.compile(r"\n# darshan log version: (\d[\d.]{0,20})(?=\n)")
 _RANKS: Final = re.compile(rf"\n# nprocs: ({WHOLE})(?=\n)")

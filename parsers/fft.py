@@ -3,8 +3,8 @@
 `case` is ``fft_1d`` or ``fft_3d``, size the bytes of the numbers, ``n`` those of a dimension. The rate is
 nominal: 5 P log2 P FLOP for P points, benchFFT's convention, by the median of the launch's calls; what the
 algorithm really does is less. {"place": "in"} or ``out``; ``planner`` what was asked of FFTW, whose own
-time is not in the rate. {"library": "FFTW"}, ``threads`` and ``thread_cpus`` are as in `parsers.blas`, and
-so is what makes a row invalid.
+time is not in the rate. {"library": "FFTW"}, ``threads`` and ``thread_cpus`` are as in `npc.parsers.blas`,
+and so is what makes a row invalid.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from math import log2
 from typing import Final
 
+from npc.parsers.text.kernels import ERROR, readings_of, status_of
+from npc.parsers.text.lines import NUMBER, WHOLE
+from npc.parsers.text.tables import rows_of
 from npc.records.reading import Reading
-from parsers.text.kernels import ERROR, readings_of, status_of
-from parsers.text.lines import NUMBER, WHOLE
-from parsers.text.tables import rows_of
 
 _PLANNER: Final = re.compile(r"\nPlanner = ([a-z]{1,20})(?=\n)")
 _TRANSFORM: Final = rf"[13]d:{WHOLE}(?::in)?"

@@ -30,12 +30,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from npc.parsers.text.documents import number_below, object_of
+from npc.parsers.text.documents import object_below as below
+from npc.parsers.text.files import noted
+from npc.parsers.text.lines import complete_lines
+from npc.parsers.text.options import option, words_after
 from npc.records.reading import OK, Reading, failed
-from parsers.text.documents import number_below, object_of
-from parsers.text.documents import object_below as below
-from parsers.text.files import noted
-from parsers.text.lines import complete_lines
-from parsers.text.options import option, words_after
 
 #: The lines above a document that NPC's fio.py prints.
 _ABOVE: Final = re.compile(r"\n# NPC fio(?P<missing> unavailable)?: (?P<head>\{[^\n]{1,4000}\})(?=\n)")

@@ -26,10 +26,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from npc.parsers.text.lines import NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
+from npc.parsers.text.tables import rows_of
 from npc.records.reading import OK, Reading, failed
 from npc.records.units import format_quantity
-from parsers.text.lines import NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
-from parsers.text.tables import rows_of
 
 _TITLE: Final = re.compile(r"\nGPU of NPC: (memory|host|launch|gemm|peers)(?=\n)")
 _GPU: Final = re.compile(rf"\nGPU = ({WHOLE}), ([^\n]{{1,100}}), (\S{{1,30}})(?=\n)")

@@ -26,9 +26,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from npc.parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines
+from npc.parsers.text.options import option, words_after
 from npc.records.reading import OK, Reading, failed
-from parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines
-from parsers.text.options import option, words_after
 
 _FLOAT: Final = rf"(?:{SCIENTIFIC}|-?(?i:nan|inf(?:inity)?))"
 _CELLS: Final = re.compile(rf"\n *imax *= *({WHOLE}) +jmax *= *({WHOLE}) +kmax *= *({WHOLE}) *(?=\n)")

@@ -26,10 +26,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from npc.parsers.stream import too_few_ticks
+from npc.parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines, sections
+from npc.parsers.text.options import option
 from npc.records.reading import OK, Reading, failed
-from parsers.stream import too_few_ticks
-from parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines, sections
-from parsers.text.options import option
 
 _RUN: Final = re.compile(r"\nThis is the DARPA/DOE HPC Challenge Benchmark version ([\w.]+)[^\n]*(?=\n)")
 _SECTION: Final = re.compile(r"\nBegin of (\w+) section\.(?=\n)")

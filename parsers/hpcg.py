@@ -25,8 +25,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from npc.parsers.text.lines import SCIENTIFIC, complete_lines, sections
 from npc.records.reading import OK, Reading, failed
-from parsers.text.lines import SCIENTIFIC, complete_lines, sections
 
 #: The first lines of 3.1's file and of those before.
 _RUN: Final = re.compile(

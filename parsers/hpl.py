@@ -20,8 +20,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from npc.parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines, sections
 from npc.records.reading import OK, Reading, failed
-from parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines, sections
 
 #: The banner; NVIDIA's has a line of its own above HPL's.
 _RUN: Final = re.compile(

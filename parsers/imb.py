@@ -34,10 +34,10 @@ from pathlib import PurePath
 from typing import Final
 
 from npc import catalogue
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.tables import rows_of
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import message_contradiction, row_contradiction
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from parsers.text.tables import rows_of
 
 #: The title of a program; or that of a table, with the rule above it and the beginning of the line below.
 _TITLE: Final = re.compile(

@@ -20,10 +20,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from npc.parsers.text.documents import number_below, object_of
+from npc.parsers.text.files import place_of_files
+from npc.parsers.text.lines import NUMBER, complete_lines, sections
 from npc.records.reading import OK, Reading, failed
-from parsers.text.documents import number_below, object_of
-from parsers.text.files import place_of_files
-from parsers.text.lines import NUMBER, complete_lines, sections
 
 _RUN: Final = re.compile(r"\n(?:IOR-(\d[\w.+-]{0,40}): MPI Coordinated Test of Parallel I/O|(?=\{[ \t]*\n))")
 _SUMMARY: Final = re.compile(r"\nSummary of all tests:[^\n]*\n(Operation +Max\(MiB\) [^\n]{1,500})(?=\n)")

@@ -28,11 +28,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from npc.parsers.text.documents import number_below, object_below
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections, undecorated
+from npc.parsers.text.options import bytes_of, option, words_after
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import row_contradiction
-from parsers.text.documents import number_below, object_below
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections, undecorated
-from parsers.text.options import bytes_of, option, words_after
 
 _SUMMARY: Final = re.compile(
     rf"\n\[ *(?P<stream>SUM|\d+)\](?:\[(?P<end>[TR]X-[CS])\])? +[0-9.]+-(?P<seconds>{NUMBER}) +sec"

@@ -30,10 +30,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
+from npc.parsers.text.lines import NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
+from npc.parsers.text.options import option, words_after
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import contradiction
-from parsers.text.lines import NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
-from parsers.text.options import option, words_after
 
 _TEST: Final = re.compile(r"\nTest: (\w+)[ \t]*(?=\n)")
 _RATE: Final = re.compile(rf"\n(MFlops|MByte)/s:[ \t]*({NUMBER})[ \t]*(?=\n)")

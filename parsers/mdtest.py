@@ -16,10 +16,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from npc.parsers.text.files import place_of_files
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.options import bytes_of, option
 from npc.records.reading import OK, Reading, failed
-from parsers.text.files import place_of_files
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from parsers.text.options import bytes_of, option
 
 _RUN: Final = re.compile(
     rf"\nmdtest-(\d[\w.+-]{{0,40}}) was launched with ({WHOLE}) total task\(s\) on ({WHOLE}) node"

@@ -27,9 +27,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from npc.parsers.text.lines import NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
+from npc.parsers.text.tables import rows_of
 from npc.records.reading import OK, Reading, failed
-from parsers.text.lines import NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
-from parsers.text.tables import rows_of
 
 _TITLE: Final = re.compile(r"\nMemory of NPC: (\w{1,20})(?=\n)")
 _LADDER: Final = re.compile(r"\nPages = (?=huge|small)")

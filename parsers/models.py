@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.tables import rows_of
 from npc.records.reading import Reading, failed
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from parsers.text.tables import rows_of
 
 #: A title and the heading below it; or the line of a run that was refused, which ends the table before it.
 _TITLE: Final = re.compile(

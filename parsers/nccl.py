@@ -29,10 +29,10 @@ from typing import Any, Final
 
 from npc.document import below
 from npc.files import parse_json
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.tables import rows_of
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import row_contradiction
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from parsers.text.tables import rows_of
 
 #: Lines of others (mpirun, NCCL_DEBUG) in between.
 _OTHERS: Final = r"[^\n]*(?:\n(?!# )[^\n]*){0,200}"

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import row_contradiction
-from parsers.text.lines import NUMBER, WHOLE, complete_lines
 
 _FILE_ROW: Final = re.compile(rf"\n *({WHOLE}) ({NUMBER}) +(0\.[0-9]{{8}})(?=\n)")
 _ROW: Final = re.compile(

@@ -25,9 +25,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines
 from npc.records.reading import OK, Reading, failed
 from npc.records.series import CORE
-from parsers.text.lines import NUMBER, WHOLE, complete_lines
 
 _HEAD: Final = re.compile(
     rf"\nNPC noise: ({WHOLE}) cores at once, {NUMBER} s of each part, a quantum of ({NUMBER}) us,"

@@ -17,10 +17,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines
+from npc.parsers.text.options import bytes_of, option, words_after
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import row_contradiction
-from parsers.text.lines import NUMBER, WHOLE, complete_lines
-from parsers.text.options import bytes_of, option, words_after
 
 _PARSED: Final = re.compile(
     rf"\n(?:\S+: )?megabytes=({NUMBER}) real_seconds=({NUMBER}) rate_Mbps=({NUMBER}) tx_cpu=[^\n]*(?=\n)"

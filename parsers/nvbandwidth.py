@@ -20,10 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from npc.document import below, entries
+from npc.parsers.text.documents import object_of
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.options import option
 from npc.records.reading import OK, Reading, failed
-from parsers.text.documents import object_of
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from parsers.text.options import option
 
 _VERSION: Final = re.compile(r"\nnvbandwidth Version: v?([0-9.]{1,20})(?=\n)")
 _TEST: Final = re.compile(r"\nRunning (\w{1,80})\.(?=\n)")

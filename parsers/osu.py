@@ -30,10 +30,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.tables import rows_of
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import message_contradiction
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from parsers.text.tables import rows_of
 
 _TITLE: Final = re.compile(
     r"\n# (OSU )?(?:One Sided )?((?:MPI|NCCL|RCCL|XCCL)[^\n]*?) Test"

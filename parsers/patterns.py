@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.tables import rows_of
 from npc.records.reading import OK, Reading, failed
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from parsers.text.tables import rows_of
 
 _TITLE: Final = re.compile(
     rf"\n# NPC (\w{{1,40}}): ({WHOLE}) processes, {WHOLE} nodes, ({WHOLE}) threads each(?=\n)"

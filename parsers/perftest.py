@@ -31,11 +31,11 @@ from operator import itemgetter
 from pathlib import PurePath
 from typing import Final
 
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.options import option, words_after
+from npc.parsers.text.tables import rows_of
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import last_digit, message_contradiction
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from parsers.text.options import option, words_after
-from parsers.text.tables import rows_of
 
 _PROGRAM: Final = re.compile(r"ib_(?:send|write|read|atomic)_(?:bw|lat)")
 _TITLE: Final = re.compile(

@@ -29,10 +29,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.options import option, words_after
 from npc.records.reading import OK, Reading, failed
 from npc.records.units import parse_size
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from parsers.text.options import option, words_after
 
 _TEST: Final = r"(?:rds|sctp|sdp|tcp|udp|ver_rc|x?rc|uc|ud)_[a-z_]+"
 _TITLE: Final = re.compile(rf"\n({_TEST}):[ \t]*(?=\n)")

@@ -27,10 +27,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.options import bytes_of, option, words_after
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import message_contradiction
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from parsers.text.options import bytes_of, option, words_after
 
 _BANNER: Final = re.compile(r"\nsockperf: +== version #([0-9.]*)[^\n]*(?=\n)")
 _SERVER: Final = re.compile(r"\nsockperf: =+ Printing statistics for Server No: ([0-9]{1,18})(?=\n)")

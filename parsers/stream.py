@@ -27,10 +27,10 @@ from itertools import chain
 from typing import Final
 
 from npc.machine.sysfs import format_cpus, parse_cpus
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from npc.records.reading import OK, Reading, failed
 from npc.records.units import PREFIXES
 from npc.validity.arithmetic import row_contradiction
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 
 _VERSION: Final = re.compile(
     r"\n(?:STREAM version (?:\$Revision: )?([^\s$]+)[^\n]*| STREAM Benchmark implementation in CUDA *)(?=\n)"

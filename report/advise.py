@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npc.records.launch import Launch
-    from report.advice import Advice
-    from report.advice.rule import AdviceRule, Hint, Trial
-    from report.runs import Run
+    from npc.report.advice import Advice
+    from npc.report.advice.rule import AdviceRule, Hint, Trial
+    from npc.report.runs import Run
 
 SCHEMA: Final = 1
 
@@ -79,9 +79,9 @@ def advise(
     import re
 
     from npc.columns import sentences
-    from report.advice import advise as judge
-    from report.advice import all_rules, gather
-    from report.advice.rule import Trial
+    from npc.report.advice import advise as judge
+    from npc.report.advice import all_rules, gather
+    from npc.report.advice.rule import Trial
 
     if list_rules:
         for rule in all_rules():
@@ -127,8 +127,8 @@ def _try(
     from npc import status_line
     from npc.files import cannot_write, write_whole
     from npc.jobs.stop import Stop
-    from report import tried
-    from report.advice import trying
+    from npc.report import tried
+    from npc.report.advice import trying
 
     try:
         experiment = trying.design(run, *trying.choose(advice, name), own, launches)
@@ -189,7 +189,7 @@ def _document(run: Run, advice: Advice) -> dict[str, Any]:
 
 def _text(run: Run, advice: Advice) -> str:
     from npc.places import shown
-    from report.advice import conclusion
+    from npc.report.advice import conclusion
 
     parts = [run.words]
     for number, (rule, hint) in enumerate(advice.hints, 1):

@@ -12,13 +12,13 @@ from npc import status_line
 from npc.files import cannot_write, write_whole
 from npc.parameters import PathParameter
 from npc.records.units import format_size
-from roofline.command_line import failure, picture_folder
+from npc.roofline.command_line import failure, picture_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from npc.page.frame import Section
-    from report.runs import Report, Run
+    from npc.report.runs import Report, Run
 
 SCHEMA: Final = 1
 PAGE: Final = "report.html"
@@ -60,10 +60,10 @@ def report(
     import json
 
     from npc.machine.fabric import InvalidTopology, load
-    from report.history import NoHistory, read_history, usual_history
-    from report.page import build, render
-    from report.runs import Report, read_runs, under_ceilings
-    from report.tried import TRIED_FILE
+    from npc.report.history import NoHistory, read_history, usual_history
+    from npc.report.page import build, render
+    from npc.report.runs import Report, read_runs, under_ceilings
+    from npc.report.tried import TRIED_FILE
 
     if not runs and not history:
         raise click.UsageError("name a run (runs/000003), a records.csv, or --history FOLDER")

@@ -21,7 +21,7 @@ from npc.records.record import OK, Record, moment
 from npc.records.series import Series, test_name
 from npc.records.units import METRICS, format_size
 from npc.records.verdicts import VERDICT, VERDICTS, JudgedSeries, NightDocument, Verdict, read_night
-from report.nodes import NodeHistory, Nodes
+from npc.report.nodes import NodeHistory, Nodes
 
 USUAL: Final = "history"
 #: Number of last nights of which verdicts and names of raw files are read.

@@ -15,8 +15,8 @@ from npc.records.node_probes import OVERHEAD, PROBES, Overhead, Probes
 from npc.records.observed import part_of, read_document
 from npc.records.record import Record
 from npc.records.series import OBSERVED
-from roofline.applications import program_of
-from roofline.result import ranks_text
+from npc.roofline.applications import program_of
+from npc.roofline.result import ranks_text
 
 #: Launches that are read at most; of a long history the newest.
 _MOST: Final = 32

@@ -17,9 +17,9 @@ from npc.page.frame import Section
 from npc.records.record import Record
 from npc.records.series import share_taken
 from npc.records.units import METRICS, format_quantity, format_size, plural, several
+from npc.report.runs import Repeats, Report, Run, hosts_of
+from npc.report.sections import SECTIONS, Absent
 from npc.validity import unusable
-from report.runs import Repeats, Report, Run, hosts_of
-from report.sections import SECTIONS, Absent
 
 _TEMPLATE: Final = Path(__file__).parent / "templates/page.html"
 #: Rows of the table of records; a run with more has what is bad and what is used above first.
@@ -37,7 +37,7 @@ def build(
     """
     sections, absent = [], []
     for name in SECTIONS:
-        module = importlib.import_module(f"report.sections.{name}")
+        module = importlib.import_module(f"npc.report.sections.{name}")
         say(f"section {module.TITLE}")
         try:
             sections.append(Section(name, module.TITLE, list(module.build(report))))

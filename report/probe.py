@@ -20,8 +20,8 @@ from npc.page.blocks import (
 )
 from npc.records.node_probes import Events, NodeRow
 from npc.records.units import format_quantity, plural
-from report.observed import Observed
-from report.runs import Report
+from npc.report.observed import Observed
+from npc.report.runs import Report
 
 #: Names of a probe; rows of a picture; of ranks.
 _MOST_NAMES: Final = 24

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from npc.page.blocks import Block, Heading, Text
-from report.observed import Observed, newest
-from report.runs import Report, Run
-from report.sections import runs_of
+from npc.report.observed import Observed, newest
+from npc.report.runs import Report, Run
+from npc.report.sections import runs_of
 
 #: Of a run.
 _MOST: Final = 6

@@ -31,15 +31,15 @@ from npc.records.run import read_run, records_file
 from npc.records.series import Series, circumstances, identity, neutral_case, qualifiers, test_name
 from npc.records.study import Study, read_study
 from npc.records.units import several
+from npc.report.history import HistoryView
+from npc.report.observed import Observed, read_observed
+from npc.roofline.analyse import analyse
+from npc.roofline.result import Ceiling, Estimate, Roofline
 from npc.statistics.medians import Summary, summarise
 from npc.validity import Violation, find_lies
 from npc.validity.disturbance import in_words, remark
 from npc.validity.rule import Circumstances
 from npc.validity.run import circumstances_of, platform_of
-from report.history import HistoryView
-from report.observed import Observed, read_observed
-from roofline.analyse import analyse
-from roofline.result import Ceiling, Estimate, Roofline
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from npc.page.blocks import (
 from npc.records.series import OBSERVED
 from npc.records.study import Condition, Study
 from npc.records.units import format_quantity, plural
+from npc.report.runs import Report, Run
 from npc.statistics.medians import summarise
-from report.runs import Report, Run
 
 _POP: Final = ("parallel", "load balance", "communication")
 

@@ -32,10 +32,10 @@ from typing import Any, Final, Literal
 from npc.machine.platform import Platform
 from npc.machine.proposal import completed, shown
 from npc.records.units import format_quantity, plural
-from report.runs import Run
-from roofline.analyse import analyse
-from roofline.points import bounds
-from roofline.result import Ceiling, Roofline, direction_of
+from npc.report.runs import Run
+from npc.roofline.analyse import analyse
+from npc.roofline.points import bounds
+from npc.roofline.result import Ceiling, Roofline, direction_of
 
 SCHEMA: Final = 1
 Part = Literal["compute", "memory", "network", "I/O", "GPU"]

@@ -28,9 +28,9 @@ def score(run: Path, platform: str, as_json: bool) -> None:
     import json
 
     from npc.columns import sentences
-    from report.advice import gather
-    from report.score import format_scores, to_document
-    from report.score import score as score_of
+    from npc.report.advice import gather
+    from npc.report.score import format_scores, to_document
+    from npc.report.score import score as score_of
 
     try:
         found = gather([run], platform)

@@ -19,11 +19,11 @@ from npc.records.environment import read_environment
 from npc.records.launch import ENVIRONMENT, now
 from npc.records.record import Record
 from npc.records.units import format_duration, format_quantity, format_size, plural
+from npc.report.advice.rule import Trial
+from npc.report.advice.trying import Answer, Experiment, answer, compared, mpi_of, times, word_of
+from npc.report.compare.pairs import Half, Pair
+from npc.report.runs import Run
 from npc.validity.disturbance import in_words, remark
-from report.advice.rule import Trial
-from report.advice.trying import Answer, Experiment, answer, compared, mpi_of, times, word_of
-from report.compare.pairs import Half, Pair
-from report.runs import Run
 
 SCHEMA: Final = 1
 TRIED_FILE: Final = "tried.json"

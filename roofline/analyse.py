@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from npc.machine.platform import Platform
 from npc.records.record import Record
-from roofline.applications import find_applications
-from roofline.ceilings import find_ceilings
-from roofline.mpi import find_callers, mpi_ceilings
-from roofline.result import Ceiling, Roofline
+from npc.roofline.applications import find_applications
+from npc.roofline.ceilings import find_ceilings
+from npc.roofline.mpi import find_callers, mpi_ceilings
+from npc.roofline.result import Ceiling, Roofline
 
 
 def analyse(

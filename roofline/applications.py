@@ -25,8 +25,8 @@ from npc.machine.fabric import natural
 from npc.records.record import OK, Record
 from npc.records.series import CACHED, HOT_LOOP, OBSERVED, REMEASURED, Series
 from npc.records.units import format_size
+from npc.roofline.hot_loops import HotLoop, hottest
 from npc.statistics.medians import Summary, summarise
-from roofline.hot_loops import HotLoop, hottest
 
 #: Of storage.
 Direction = Literal["read", "write"]

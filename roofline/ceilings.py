@@ -6,7 +6,7 @@ is best. It is never the best single sample, because a maximum over noise grows 
 
 Compute: LIKWID's ``peakflops`` kernels, one ceiling a precision, of the best SIMD variant measured.
 ``dgemm`` is the product of matrices by the best BLAS that was measured, whose note has the others
-(`roofline.kernels`). Of HPC Challenge, DGEMM (all processes of a node at once, their rates added; no
+(`npc.roofline.kernels`). Of HPC Challenge, DGEMM (all processes of a node at once, their rates added; no
 network is in it) and HPL on one node are two more, of double precision: what a tuned library, and a whole
 program on top of it, make of that peak.
 
@@ -19,7 +19,7 @@ another kernel is faster than the loads beyond both intervals, the ceiling's not
 a second ceiling of MEM: what compiled code with write allocates reaches. The other kernels are kept beside.
 
 Latency: of each memory level, from the memory ladder, and what that of main memory leaves of its bandwidth
-where loads wait for each other (`roofline.latency`).
+where loads wait for each other (`npc.roofline.latency`).
 
 I/O: one ceiling a tool, file system, direction and number of nodes, of sequential access at its best block
 size: by direct I/O, or where a file system refuses it by what was written out to storage. What the page cache
@@ -50,12 +50,12 @@ from npc.records.record import Record
 from npc.records.record import replace as replaced
 from npc.records.series import GPU, Series, neutral_case, placement, share_taken, test_name
 from npc.records.units import METRICS, format_quantity, format_size, plural
+from npc.roofline.kernels import PRODUCTS, kernel_rates, measured_text
+from npc.roofline.model import message_seconds
+from npc.roofline.result import IO_DIRECTIONS, Ceiling, Curve, CurvePoint, Estimate, Kind, Roofline
 from npc.statistics.medians import MIN_SAMPLES, summarise
 from npc.validity.disturbance import in_words
 from npc.validity.rules.memory import ENOUGH_HUGE
-from roofline.kernels import PRODUCTS, kernel_rates, measured_text
-from roofline.model import message_seconds
-from roofline.result import IO_DIRECTIONS, Ceiling, Curve, CurvePoint, Estimate, Kind, Roofline
 
 #: A clock may be raised for a while, a wire's data rate may not.
 _ABOVE_NOMINAL: Final[Mapping[Kind, str]] = {

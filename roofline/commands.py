@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from npc.files import cannot_write
-from roofline.command_line import OUTPUT, RECORDS, failure, picture_folder, read_records
+from npc.roofline.command_line import OUTPUT, RECORDS, failure, picture_folder, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from npc.machine.platform import Platform
     from npc.records.record import Record
-    from roofline.overlay import By
-    from roofline.result import Roofline
+    from npc.roofline.overlay import By
+    from npc.roofline.result import Roofline
 
 
 @click.command(short_help="Ceilings of compute, memory and network: the picture.")
@@ -57,9 +57,9 @@ def roofline(
     import json
 
     from npc.columns import sentences
-    from roofline.analyse import analyse
-    from roofline.document import to_document
-    from roofline.table import format_roofline
+    from npc.roofline.analyse import analyse
+    from npc.roofline.document import to_document
+    from npc.roofline.table import format_roofline
 
     read = read_records(records)
     size = _message_size(message_size, read)
@@ -100,10 +100,10 @@ def write_pictures(found: Roofline, folder: Path) -> list[Path]:
     import json
 
     from npc.files import replacing, write_whole
-    from roofline.document import to_document
-    from roofline.figure import draw
-    from roofline.mpi_plot import draw_mpi
-    from roofline.page import write_page
+    from npc.roofline.document import to_document
+    from npc.roofline.figure import draw
+    from npc.roofline.mpi_plot import draw_mpi
+    from npc.roofline.page import write_page
 
     folder.mkdir(parents=True, exist_ok=True)
     pictures = [folder / f"roofline.{suffix}" for suffix in ("png", "svg", "html")]
@@ -132,11 +132,11 @@ def _overlay(
     import json
 
     from npc.files import replacing, write_whole
-    from roofline.analyse import analyse
-    from roofline.document import SCHEMA, to_document
-    from roofline.overlay import check, draw_overlay, split
-    from roofline.result import ROOFS
-    from roofline.table import format_roofline
+    from npc.roofline.analyse import analyse
+    from npc.roofline.document import SCHEMA, to_document
+    from npc.roofline.overlay import check, draw_overlay, split
+    from npc.roofline.result import ROOFS
+    from npc.roofline.table import format_roofline
 
     if by != "platform":
         records = _one_platform(records, _platform(platform_name, records))
@@ -176,7 +176,7 @@ def _overlay(
 def _message_size(text: str | None, records: Sequence[Record]) -> int | None:
     """Bytes of the size asked for, if a network test used it or sizes on both sides of it."""
     from npc.records.units import format_size, parse_size
-    from roofline.ceilings import find_ceilings
+    from npc.roofline.ceilings import find_ceilings
 
     if text is None:
         return None

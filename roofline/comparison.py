@@ -31,8 +31,8 @@ from npc.figures.source import of_records
 from npc.records.record import Record
 from npc.records.series import INTERFACE, identity, repeats_size, test_name
 from npc.records.units import METRICS, format_quantity, format_size
+from npc.roofline.table import quantity_texts
 from npc.statistics.medians import Summary, summarise
-from roofline.table import quantity_texts
 
 #: Params that tell the network: what was said by ``npc sample --param network=…``, the interface that npb saw
 #: sockets use, perftest's device. Nothing tells what MPI used by itself.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roofline.command_line import OUTPUT, RECORDS, failure, picture_folder, read_records
+from npc.roofline.command_line import OUTPUT, RECORDS, failure, picture_folder, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +31,8 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
 
     from npc.files import cannot_write, replacing
     from npc.records.units import METRICS
+    from npc.roofline.comparison import draw_sweeps, find_sweeps, format_sweeps
     from npc.validity.disturbance import in_words, remark
-    from roofline.comparison import draw_sweeps, find_sweeps, format_sweeps
 
     read = read_records(records)
     found = find_sweeps(read, cases)

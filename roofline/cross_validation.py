@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from roofline.models.fitted import FittedRange, relative_errors
-from roofline.sweeps import SweepSource
+from npc.roofline.models.fitted import FittedRange, relative_errors
+from npc.roofline.sweeps import SweepSource
 
 #: The observable that is told over numbers of messages; all others over sizes in bytes.
 BURST: Final = "burst of messages"

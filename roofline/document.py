@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from npc.document import plain
+from npc.roofline.applications import Application
+from npc.roofline.hot_loops import HotLoop
+from npc.roofline.latency import one_at_a_time
+from npc.roofline.points import bounds, verdict
+from npc.roofline.result import Ceiling, Roofline
 from npc.statistics.medians import Summary
-from roofline.applications import Application
-from roofline.hot_loops import HotLoop
-from roofline.latency import one_at_a_time
-from roofline.points import bounds, verdict
-from roofline.result import Ceiling, Roofline
 
 SCHEMA: Final = 1
 

@@ -9,12 +9,12 @@ from typing import Final
 from npc.figures.chart import Chart, Drop, Mark, Note, Trace, decade_axis
 from npc.figures.source import host_text, source_line
 from npc.records.units import format_quantity, format_size
-from roofline.applications import Application, NightMedians
-from roofline.points import verdict
-from roofline.result import Ceiling, Ridge, Roofline
-from roofline.scene import ApplicationMark as Point
-from roofline.scene import Line, LoopMark, Scene, Stroke, compose
-from roofline.table import (
+from npc.roofline.applications import Application, NightMedians
+from npc.roofline.points import verdict
+from npc.roofline.result import Ceiling, Ridge, Roofline
+from npc.roofline.scene import ApplicationMark as Point
+from npc.roofline.scene import Line, LoopMark, Scene, Stroke, compose
+from npc.roofline.table import (
     Records,
     application_text,
     intensity_text,

@@ -9,12 +9,12 @@ import click
 
 from npc.files import parse_json, read_bytes
 from npc.parameters import PathParameter
-from roofline.command_line import RECORDS, failure, read_records
+from npc.roofline.command_line import RECORDS, failure, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from roofline.prediction import Believed
+    from npc.roofline.prediction import Believed
 
 _MAKES: Final = "`npc fit RECORDS --output FIT.json` makes what is meant"
 _OPERATIONS: Final = ("send", "bcast", "allreduce", "alltoall", "barrier")
@@ -42,9 +42,9 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
     import json
 
     from npc.columns import sentences
-    from roofline.fit_document import to_document
-    from roofline.fit_table import format_fits
-    from roofline.fits import fit_records
+    from npc.roofline.fit_document import to_document
+    from npc.roofline.fit_table import format_fits
+    from npc.roofline.fits import fit_records
 
     read = read_records(records)
     found = fit_records(read)
@@ -68,7 +68,7 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
     if plot:
         from npc.figures.source import of_records
         from npc.files import cannot_write, replacing
-        from roofline.fit_plot import draw
+        from npc.roofline.fit_plot import draw
 
         try:
             with replacing(plot) as partial:
@@ -125,11 +125,11 @@ def predict(
     from dataclasses import asdict
 
     from npc.columns import sentences
+    from npc.roofline.fit_document import InvalidDocument, predictable, read_believed
+    from npc.roofline.fit_table import format_predictions
+    from npc.roofline.prediction import REACH
+    from npc.roofline.prediction import predict as predict_times
     from npc.validity.disturbance import remark
-    from roofline.fit_document import InvalidDocument, predictable, read_believed
-    from roofline.fit_table import format_predictions
-    from roofline.prediction import REACH
-    from roofline.prediction import predict as predict_times
 
     document = _document(fits)
     ranks, sizes = _processes(processes), _sizes(size)
@@ -182,7 +182,7 @@ def _said(
 ) -> list[str]:
     """What to know below the table."""
     from npc.records.units import format_size, plural
-    from roofline.fit_table import NO_ARITHMETIC, ranges_text
+    from npc.roofline.fit_table import NO_ARITHMETIC, ranges_text
 
     coverage = min((each.coverage for each in found if each.coverage is not None), default=None)
     said = [
@@ -201,7 +201,7 @@ def _said(
 
 def _choose(candidates: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
     """The fit that is meant."""
-    from roofline.messages import preference
+    from npc.roofline.messages import preference
 
     names = [fit["sweep"]["name"] for fit in candidates]
     if not candidates:

@@ -14,13 +14,13 @@ import msgspec
 import numpy as np
 
 from npc.document import plain
-from roofline.cross_validation import ModelComparison
-from roofline.fits import Fit, Fits
-from roofline.measured_collectives import Agreement
-from roofline.models.estimate import Linear
-from roofline.models.piecewise import PiecewiseFit
-from roofline.prediction import Believed
-from roofline.sweeps import SweepSource
+from npc.roofline.cross_validation import ModelComparison
+from npc.roofline.fits import Fit, Fits
+from npc.roofline.measured_collectives import Agreement
+from npc.roofline.models.estimate import Linear
+from npc.roofline.models.piecewise import PiecewiseFit
+from npc.roofline.prediction import Believed
+from npc.roofline.sweeps import SweepSource
 
 SCHEMA: Final = 1
 #: What is kept of each x: `read_pieces` makes lines of it again.

@@ -22,10 +22,10 @@ from npc.figures.chart import (
     tool_colours,
 )
 from npc.records.units import format_size
-from roofline.fit_table import short_source_text
-from roofline.fits import Fit
-from roofline.sweeps import SweepSource
-from roofline.table import quantity_texts
+from npc.roofline.fit_table import short_source_text
+from npc.roofline.fits import Fit
+from npc.roofline.sweeps import SweepSource
+from npc.roofline.table import quantity_texts
 
 _LINE_POINTS: Final = 60
 

@@ -9,14 +9,14 @@ from typing import Final
 from npc.columns import columns
 from npc.page.blocks import Cell, Table
 from npc.records.units import format_size, plural
+from npc.roofline.cross_validation import BURST
+from npc.roofline.fits import Fit, Fits
+from npc.roofline.measured_collectives import Agreement
+from npc.roofline.prediction import Predicted, Range
+from npc.roofline.sweeps import SweepSource
+from npc.roofline.table import quantity_texts
 from npc.statistics.medians import MIN_SAMPLES
 from npc.validity.disturbance import remark
-from roofline.cross_validation import BURST
-from roofline.fits import Fit, Fits
-from roofline.measured_collectives import Agreement
-from roofline.prediction import Predicted, Range
-from roofline.sweeps import SweepSource
-from roofline.table import quantity_texts
 
 BELIEVE: Final = "Which model to believe where, by the median error on sizes it was not shown"
 NEAREST: Final = "Measured collectives against each algorithm's prediction (npc predict): median error"

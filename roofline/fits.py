@@ -2,9 +2,9 @@
 
 A ping-pong gives Hockney's model, a windowed test LogGP's g and G, the ``models`` benchmark the others.
 Models that predict the same are held against each other on sizes that they were not shown
-(`roofline.cross_validation`): of a message's time all, for each piece that was found in the sweep; each of
-the others against what Hockney's and LogGP's models make of its observable. Measured collectives are held
-against the formulas of their algorithms (`roofline.measured_collectives`).
+(`npc.roofline.cross_validation`): of a message's time all, for each piece that was found in the sweep; each
+of the others against what Hockney's and LogGP's models make of its observable. Measured collectives are held
+against the formulas of their algorithms (`npc.roofline.measured_collectives`).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Final, NamedTuple
 
 from npc.catalogue.row import Timing
 from npc.records.record import Record
+from npc.roofline.choice import measures
+from npc.roofline.cross_validation import ModelComparison, compare
+from npc.roofline.measured_collectives import NO_PING_PONG, Agreement, compare_collectives, with_messages
+from npc.roofline.messages import made_of, of_mpi
+from npc.roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
+from npc.roofline.models.collectives import send, superstep
+from npc.roofline.models.fitted import Fitted, PiecewiseLinear
+from npc.roofline.models.piecewise import PiecewiseFit, Sweep
+from npc.roofline.prediction import Believed, message_time
+from npc.roofline.sweeps import LEAST_SIZES, SweepSource, SweepTimes, find_series
 from npc.validity.disturbance import in_words
-from roofline.choice import measures
-from roofline.cross_validation import ModelComparison, compare
-from roofline.measured_collectives import NO_PING_PONG, Agreement, compare_collectives, with_messages
-from roofline.messages import made_of, of_mpi
-from roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
-from roofline.models.collectives import send, superstep
-from roofline.models.fitted import Fitted, PiecewiseLinear
-from roofline.models.piecewise import PiecewiseFit, Sweep
-from roofline.prediction import Believed, message_time
-from roofline.sweeps import LEAST_SIZES, SweepSource, SweepTimes, find_series
 
 #: What STREAM's add does is what a reduction does: c = a + b. It counts three bytes for each byte reduced.
 _REDUCTION: Final = ("stream", "add", 3)

@@ -14,10 +14,10 @@ from statistics import median
 from npc import catalogue
 from npc.records.series import test_name
 from npc.records.units import format_quantity
-from roofline.applications import MIDDLE, Application
-from roofline.messages import of_mpi
-from roofline.model import message_seconds
-from roofline.result import Curve, Roofline
+from npc.roofline.applications import MIDDLE, Application
+from npc.roofline.messages import of_mpi
+from npc.roofline.model import message_seconds
+from npc.roofline.result import Curve, Roofline
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """Measured collectives against what `npc predict` says of them, and which algorithm the MPI library uses.
 
-Every algorithm's formula (`roofline.models.collectives`) predicts each size from a ping-pong's models, which
-know nothing of the collective. The formula that lies nearest is probably the library's, which changes it with
-the size: the sizes are parted once at most, where the absolute ln(measured/predicted) of the nearest formula
-on each side fall by enough for Schwarz's criterion with the penalty of `roofline.models.piecewise` (the
-logarithms taken as Laplace's distribution has them, since single sizes may be far off).
+Every algorithm's formula (`npc.roofline.models.collectives`) predicts each size from a ping-pong's models,
+which know nothing of the collective. The formula that lies nearest is probably the library's, which changes
+it with the size: the sizes are parted once at most, where the absolute ln(measured/predicted) of the nearest
+formula on each side fall by enough for Schwarz's criterion with the penalty of
+`npc.roofline.models.piecewise` (the logarithms taken as Laplace's distribution has them, since single sizes
+may be far off).
 
 Where `npc observe` saw the messages between ranks, these tell the algorithm that ran, whatever it took.
 """
@@ -22,12 +23,12 @@ from typing import Final, NamedTuple
 
 from npc import catalogue
 from npc.records.record import Record
-from roofline.cross_validation import ModelComparison, compare
-from roofline.messages import made_of
-from roofline.models.fitted import parts_of
-from roofline.models.piecewise import LEAST, PENALTY, Splits
-from roofline.prediction import Believed, Predicted, predict
-from roofline.sweeps import SweepSource, SweepTimes
+from npc.roofline.cross_validation import ModelComparison, compare
+from npc.roofline.messages import made_of
+from npc.roofline.models.fitted import parts_of
+from npc.roofline.models.piecewise import LEAST, PENALTY, Splits
+from npc.roofline.prediction import Believed, Predicted, predict
+from npc.roofline.sweeps import SweepSource, SweepTimes
 
 #: Where records say what ran by its messages.
 _LAYER: Final = "mpi algorithms"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from npc import catalogue
 
 if TYPE_CHECKING:
-    from roofline.prediction import Believed
-    from roofline.sweeps import SweepSource
+    from npc.roofline.prediction import Believed
+    from npc.roofline.sweeps import SweepSource
 
 #: Parameters that may differ between a ping-pong and what is made of its messages: numbers of processes.
 _PROCESSES: Final = frozenset({"ranks", "waiting"})

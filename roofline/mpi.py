@@ -26,9 +26,9 @@ from npc.catalogue.row import Timing
 from npc.records.record import Record
 from npc.records.series import OBSERVED
 from npc.records.units import format_quantity
-from roofline.applications import by_launch, inside_mpi, program_of
-from roofline.ceilings import measured_curves
-from roofline.result import Caller, Curve, MpiCeiling, Operations, Rate, ranks_text
+from npc.roofline.applications import by_launch, inside_mpi, program_of
+from npc.roofline.ceilings import measured_curves
+from npc.roofline.result import Caller, Curve, MpiCeiling, Operations, Rate, ranks_text
 
 BACK_TO_BACK: Final = "messages back to back"
 ONE_AT_A_TIME: Final = "messages one at a time"
@@ -136,7 +136,7 @@ def _calls(launch: Iterable[Record], ranks: int) -> tuple[Operations, ...]:
 
 def _size(kind: str, members: int, each: Mapping[str, float]) -> float:
     """Mean bytes of a call as its test counts them: of all-to-all those for each process
-    (`roofline.models.collectives.OPERATIONS`), where a rank hands over those for all."""
+    (`npc.roofline.models.collectives.OPERATIONS`), where a rank hands over those for all."""
     size = each["traffic"] / each["messages"]
     return size / members if kind == "alltoall" and members else size
 

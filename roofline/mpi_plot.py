@@ -8,8 +8,8 @@ from typing import Final
 
 from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Tick, Trace, decade_axis, swept
 from npc.records.units import format_quantity, format_size
-from roofline.figure import source
-from roofline.result import MpiCeiling, Roofline
+from npc.roofline.figure import source
+from npc.roofline.result import MpiCeiling, Roofline
 
 SHOWS: Final = (
     "MPI operations a second over operations per byte: a message of s bytes that takes t seconds is 1/s "

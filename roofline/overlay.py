@@ -14,11 +14,11 @@ from typing import Final, Literal
 from npc.figures.chart import CYCLE, DASHES, Chart, Mark, Trace, decade_axis
 from npc.records.record import Record
 from npc.records.units import plural
-from roofline.figure import INTENSITY, source
-from roofline.points import link
-from roofline.result import Ceiling, Roofline
-from roofline.scene import Scene, compose
-from roofline.table import interval_text, value_text
+from npc.roofline.figure import INTENSITY, source
+from npc.roofline.points import link
+from npc.roofline.result import Ceiling, Roofline
+from npc.roofline.scene import Scene, compose
+from npc.roofline.table import interval_text, value_text
 
 By = Literal["platform", "node", "night"]
 #: More than these cannot be told apart.

@@ -8,12 +8,12 @@ from typing import Final
 
 from npc.figures.source import host_text
 from npc.page.blocks import Block, Preformatted, Text, chart_figure
-from roofline.figure import INTENSITIES, SHOWS, describe
-from roofline.mpi_plot import SHOWS as MPI_SHOWS
-from roofline.mpi_plot import describe as describe_mpi
-from roofline.points import verdict
-from roofline.result import Roofline
-from roofline.table import (
+from npc.roofline.figure import INTENSITIES, SHOWS, describe
+from npc.roofline.mpi_plot import SHOWS as MPI_SHOWS
+from npc.roofline.mpi_plot import describe as describe_mpi
+from npc.roofline.points import verdict
+from npc.roofline.result import Roofline
+from npc.roofline.table import (
     Records,
     applications_table,
     ceilings_table,

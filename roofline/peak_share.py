@@ -13,8 +13,8 @@ from typing import Any
 
 from npc.machine.platform import PRECISION_BITS, Platform
 from npc.page.blocks import Cell, Table, count, percent, quantity
+from npc.roofline.applications import Application
 from npc.statistics.medians import Summary
-from roofline.applications import Application
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from statistics import median
 from typing import Final
 
 from npc.records.units import format_quantity, format_size, plural
+from npc.roofline.applications import Application, Direction
+from npc.roofline.latency import loads_text, messages_text
+from npc.roofline.model import attainable, message_seconds
+from npc.roofline.result import Ceiling, Roofline, direction_of
 from npc.validity.rules.cache import WORKING_SET
-from roofline.applications import Application, Direction
-from roofline.latency import loads_text, messages_text
-from roofline.model import attainable, message_seconds
-from roofline.result import Ceiling, Roofline, direction_of
 
 #: A part of the run time that nobody could measure.
 _NO_MATTER: Final = 0.005

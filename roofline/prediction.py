@@ -4,7 +4,7 @@ Each message's time is that of the model that is believed at its size (`Believed
 
 The interval has two parts. The parameters' own interval carries over to the time, which is linear in them.
 And a model is off by something at every size: the bound of its errors on sizes it was not shown
-(`roofline.models.fitted.held_out_bound`) widens it, as if all messages were off by as much to the same
+(`npc.roofline.models.fitted.held_out_bound`) widens it, as if all messages were off by as much to the same
 side. Both hold together with at least the sum of their coverages less one (Bonferroni).
 """
 
@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final, NamedTuple
 
-from roofline.cross_validation import ModelComparison
-from roofline.models.collectives import OPERATIONS, Round
-from roofline.models.estimate import EstimatedNumber
-from roofline.models.fitted import held_out_bound
-from roofline.models.piecewise import PiecewiseFit
+from npc.roofline.cross_validation import ModelComparison
+from npc.roofline.models.collectives import OPERATIONS, Round
+from npc.roofline.models.estimate import EstimatedNumber
+from npc.roofline.models.fitted import held_out_bound
+from npc.roofline.models.piecewise import PiecewiseFit
 
 #: How many times the largest size fitted a message may have: beyond, another protocol, another cache and the
 #: small error of a slope make any number.

@@ -23,11 +23,11 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 
 from npc.records.study import ProgramModel, Share, Study
+from npc.roofline.program_conditions import RATES, SURELY, WORDS, Conditions, Resource, gather
 from npc.statistics.arrays import Floats
 from npc.statistics.distributions import f_upper_tail
 from npc.statistics.medians import LEVEL
 from npc.statistics.propagation import derivatives, effective_dof, half_width
-from roofline.program_conditions import RATES, SURELY, WORDS, Conditions, Resource, gather
 
 #: The form is called wrong below this probability, and from this error at a condition left out on: with
 #: enough runs every form is found to be wrong.

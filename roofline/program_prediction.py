@@ -5,8 +5,9 @@ characterisations: a ratio of different tests would be none of machines. The com
 thread, for the program has as many there as here.
 
 The interval has the uncertainty of the shares and of the reference's time, that of both machines' ceilings,
-and once more what the form is off by between conditions (`roofline.program_model`). How a time scales that no
-condition took apart is not known: it lies between the ratios of what is in it, and the interval has both.
+and once more what the form is off by between conditions (`npc.roofline.program_model`). How a time scales
+that no condition took apart is not known: it lies between the ratios of what is in it, and the interval has
+both.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ import numpy as np
 
 from npc.records.study import Study
 from npc.records.units import format_quantity
+from npc.roofline.messages import of_mpi
+from npc.roofline.program_conditions import RATES, WORDS, Conditions, Resource, gather
+from npc.roofline.program_model import Number, Solution, fit, free, solve, tell_apart
+from npc.roofline.result import Ceiling, Roofline
 from npc.statistics.arrays import Floats
 from npc.statistics.distributions import student_quantile
 from npc.statistics.medians import LEVEL
-from roofline.messages import of_mpi
-from roofline.program_conditions import RATES, WORDS, Conditions, Resource, gather
-from roofline.program_model import Number, Solution, fit, free, solve, tell_apart
-from roofline.result import Ceiling, Roofline
 
 #: A part that surely is less than this of the time needs no ratio.
 NEGLIGIBLE: Final = 0.02

@@ -9,9 +9,9 @@ from typing import Final, Literal, NamedTuple
 from npc import catalogue
 from npc.machine.platform import Precision
 from npc.records.units import plural
+from npc.roofline.applications import MIDDLE, Application, Direction
+from npc.roofline.model import message_seconds
 from npc.statistics.medians import Summary
-from roofline.applications import MIDDLE, Application, Direction
-from roofline.model import message_seconds
 
 Kind = Literal["compute", "memory", "network", "io", "GPU compute", "GPU bandwidth"]
 #: Peaks, and the bandwidths of the paths that bytes take to what computes: of a node's cores, of its GPUs.
@@ -159,7 +159,7 @@ class MpiCeiling:
         return f"{self.kind} ({self.source}, {self.where})"
 
     def seconds(self, size: float) -> float:
-        """Time of one operation of `size` bytes (`roofline.model.message_seconds`)."""
+        """Time of one operation of `size` bytes (`npc.roofline.model.message_seconds`)."""
         return message_seconds([(rate.size, 1 / rate.rate) for rate in self.rates], size)
 
 
@@ -226,14 +226,14 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """All that was found: drawn by `roofline.plot` and `roofline.page`, kept as ``roofline.json``.
+    """All that was found: drawn by `roofline.plot` and `npc.roofline.page`, kept as ``roofline.json``.
 
     kernels: memory kernels that are no ceiling. dropped: how many records were not used, by reason.
     disturbed: how many of the others were measured while others used the CPUs, in words; empty if none was.
     dependent: what latency leaves of main memory's bandwidth where every CPU of a node has one load in flight
-    (`roofline.latency`). runs: their names. first, last: times of the oldest and the newest record used.
-    job_nodes: nodes that the ceilings are for. applications, mpi, callers: what `roofline.points` and
-    `roofline.mpi` found (`roofline.analyse`).
+    (`npc.roofline.latency`). runs: their names. first, last: times of the oldest and the newest record used.
+    job_nodes: nodes that the ceilings are for. applications, mpi, callers: what `npc.roofline.points` and
+    `npc.roofline.mpi` found (`npc.roofline.analyse`).
     """
 
     platform: str

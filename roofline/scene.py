@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from npc.figures.chart import CYCLE, Place, tool_colours
+from npc.roofline.applications import Application, ApplicationRun, Direction, NightMedians
+from npc.roofline.hot_loops import HotLoop
+from npc.roofline.latency import one_at_a_time
+from npc.roofline.points import own_link
+from npc.roofline.result import ROOFS, Ceiling, Kind, Ridge, Roofline, direction_of
 from npc.statistics.medians import Summary
-from roofline.applications import Application, ApplicationRun, Direction, NightMedians
-from roofline.hot_loops import HotLoop
-from roofline.latency import one_at_a_time
-from roofline.points import own_link
-from roofline.result import ROOFS, Ceiling, Kind, Ridge, Roofline, direction_of
 
 _LEVEL_COLOURS: Final = {"L1": "navy", "L2": "blue", "L3": "sky", "L4": "ink", "MEM": "green"}
 #: Ceilings of one kind whose values differ by a smaller factor are named together.

@@ -23,8 +23,8 @@ from npc import catalogue
 from npc.catalogue.row import Timing
 from npc.records.record import Record
 from npc.records.series import Series, placement, test_name
-from roofline.models.collectives import OPERATIONS
-from roofline.models.piecewise import Sweep
+from npc.roofline.models.collectives import OPERATIONS
+from npc.roofline.models.piecewise import Sweep
 
 #: The metric that tells each timing: the bandwidth of a ping-pong would be its latency a second time.
 _METRICS: Final[Mapping[Timing, str]] = {

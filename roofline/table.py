@@ -11,12 +11,12 @@ from npc.figures.source import day_text, host_text
 from npc.page.blocks import Cell, Table, count, percent, quantity, size_cell
 from npc.records.series import test_name
 from npc.records.units import PREFIXES, format_quantity, format_size, plural
+from npc.roofline.applications import Application
+from npc.roofline.mpi import verdict as mpi_verdict
+from npc.roofline.points import verdict
+from npc.roofline.result import ROOFS, Ceiling, Estimate, Ridge, Roofline
 from npc.statistics.medians import MIN_SAMPLES, Summary
 from npc.validity.disturbance import remark
-from roofline.applications import Application
-from roofline.mpi import verdict as mpi_verdict
-from roofline.points import verdict
-from roofline.result import ROOFS, Ceiling, Estimate, Ridge, Roofline
 
 _DIGITS: Final = 3
 _COLUMNS: Final = ("median", "95 % interval", "n", "size", "source")

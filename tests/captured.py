@@ -9,7 +9,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Final
 
-import parsers
+from npc import parsers
 from npc.records.reading import Reading
 from tests.paths import ROOT
 

@@ -28,13 +28,13 @@ def _run(command: Any, *words: str | Path, exits: int = 0) -> None:
 
 
 def rooflines(folder: Path) -> None:
-    from roofline.commands import roofline
+    from npc.roofline.commands import roofline
 
     _run(roofline, EXAMPLE, "--output", folder)
 
 
 def gpus(folder: Path) -> None:
-    from roofline.commands import roofline
+    from npc.roofline.commands import roofline
 
     _run(roofline, EXAMPLE.parents[1] / "h100", "--output", folder)
     if (file := folder / "roofline.png").exists():
@@ -42,36 +42,36 @@ def gpus(folder: Path) -> None:
 
 
 def sizes(folder: Path) -> None:
-    from roofline.comparison_command import sweep
+    from npc.roofline.comparison_command import sweep
 
     _run(sweep, EXAMPLE, "--output", folder)
 
 
 def fit(folder: Path) -> None:
-    from roofline.fit_commands import fit
+    from npc.roofline.fit_commands import fit
 
     _run(fit, EXAMPLE, "--plot", folder / "fit.png")
 
 
 def comparisons(folder: Path) -> None:
     """The example beside a made-up machine, of which no series can be compared with it in numbers."""
-    from report.compare.command import compare
+    from npc.report.compare.command import compare
     from tests.made.run_folder import make_run
 
     _run(compare, EXAMPLE.parent, make_run(folder / "fuchs"), "--plot", folder, exits=1)
 
 
 def efficiency(folder: Path) -> None:
-    from observe.efficiency_command import efficiency
+    from npc.observe.efficiency_command import efficiency
 
     _run(efficiency, observed(folder / "observed"), "--output", folder)
 
 
 def pairs(folder: Path) -> None:
     """Of 24 nodes of which one is slow, and of 512 behind leaf switches of which one is."""
-    from npb.heatmap import draw
-    from npb.localise import judge
     from npc.machine.fabric import parse
+    from npc.npb.heatmap import draw
+    from npc.npb.localise import judge
     from tests.made.pairs import Cluster, crossing, slow_node
 
     leaves = parse("\n".join(f"leaf{i}: n[{i * 32 + 1}-{i * 32 + 32}]" for i in range(16)))
@@ -89,7 +89,7 @@ def pairs(folder: Path) -> None:
 
 
 def nights(folder: Path) -> None:
-    from cron.commands.history import history
+    from npc.cron.commands.history import history
     from tests.made.run_folder import make_history
 
     made = make_history(folder / "history")
@@ -143,7 +143,7 @@ def observed(folder: Path) -> Path:
 
 
 def _page(folder: Path) -> Path:
-    from report.command import report
+    from npc.report.command import report
     from tests.made.run_folder import make_history, make_run
 
     runs = (make_run(folder / "run"), observed(folder / "observed"))

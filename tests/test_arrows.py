@@ -19,6 +19,7 @@ from tests.paths import ROOT
 
 #: What each room may import of the others (docs/code.md: "the way of one number").
 ALLOWED = {
+    # what is in no other room
     "npc": set[str](),
     "parsers": {"npc"},
     "npb": {"parsers", "npc"},
@@ -30,8 +31,16 @@ ALLOWED = {
 
 
 def module_name(path: Path) -> str:
-    """``npc/cli.py`` → ``npc.cli``; a package has the name of its folder."""
-    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    """``npc/cli.py`` → ``npc.cli``, ``cron/verdict.py`` → ``npc.cron.verdict``; a package has the name of its
+    folder."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts if parts[0] == "npc" else ("npc", *parts)).removesuffix(".__init__")
+
+
+def room_of(module: str) -> str:
+    """``npc.cron.verdict`` → ``cron``, ``npc.cli`` → ``npc``."""
+    second = "".join(module.split(".")[1:2])
+    return second if second in ALLOWED else "npc"
 
 
 PATHS = {
@@ -105,8 +114,8 @@ def test_a_room_imports_only_rooms_below_it_and_no_module_itself_through_others(
         f"{module} imports {target}"
         for module, its in found.items()
         for target in its
-        for room in [module.partition(".")[0]]
-        if target.partition(".")[0] not in {room, *ALLOWED[room]}
+        for room in [room_of(module)]
+        if room_of(target) not in {room, *ALLOWED[room]}
     }
     assert not forbidden
     TopologicalSorter(found).prepare()  # raises CycleError, which names the modules
@@ -133,12 +142,19 @@ def test_a_circle_is_seen_wherever_the_import_stands(import_back: str) -> None:
 
 def test_every_room_is_looked_at() -> None:
     rooms = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
-    assert rooms == {module.partition(".")[0] for module in PATHS}
+    assert rooms == set(map(room_of, PATHS))
+
+
+def test_a_room_is_imported_by_way_of_npc_alone() -> None:
+    """Installed, ``npc`` is the only name: a package ``report`` that others have installed is theirs."""
+    for path in sorted(path for folder in (*ALLOWED, "tests") for path in (ROOT / folder).rglob("*.py")):
+        module = module_name(path.relative_to(ROOT))
+        names = names_of(path.read_text(encoding="utf-8"), module, path.name == "__init__.py")
+        assert not {name for name in names if name.partition(".")[0] in ALLOWED.keys() - {"npc"}}, path
 
 
 def test_the_command_line_knows_no_room() -> None:
     """Commands are found by entry points; each of these exists."""
-    assert set(ALLOWED) >= {entry.module.partition(".")[0] for entry in entry_points().values()}
     assert {entry.module for entry in entry_points().values()} <= set(PATHS)
 
 
@@ -153,7 +169,7 @@ def loaded_by(program: str) -> set[str]:
 
 def test_the_launcher_loads_nothing_heavy() -> None:
     bare = loaded_by("")
-    assert loaded_by("import npb.cli") - bare - set(sys.stdlib_module_names) <= {"npb", "npc", "parsers"}
+    assert loaded_by("import npc.npb.cli") - bare - set(sys.stdlib_module_names) <= {"npc"}
 
 
 def test_help_loads_no_heavy_library() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from cron.study.command import StudyCommands
 from npc.cli import entry_points, main
+from npc.cron.study.command import StudyCommands
 from npc.jobs.suite import settings
 from npc.parameters import TAGS
 from tests.lab.jube_job import finish

@@ -68,8 +68,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 def make_project(folder: Path) -> Path:
     """A checkout in `folder` that can be set up without a network; returns it."""
     shutil.copytree(ROOT / "npc", folder / "npc", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "packaging/start", folder / "packaging/start")
-    (folder / "packaging/lock").mkdir()
+    (folder / "packaging/lock").mkdir(parents=True)
     for lock in ("run", "tests", "openmpi"):
         (folder / f"packaging/lock/{lock}.txt").touch()
     (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")

@@ -70,17 +70,24 @@ def test_the_wheel_has_all_that_the_checkout_has(wheel: Path) -> None:
         names = set(packed.namelist())
     assert {name for name in names if name.startswith("npc/suite/")} == expected
     assert not {name for name in names if name.startswith(("tests", "docs", "npc/setup", "npc/fetch_mpi"))}
+    (top,) = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    assert top == "npc"
 
 
 def test_an_empty_folder_is_enough(environment: Path, tmp_path: Path) -> None:
     """The main job, a night on a platform of one's own, the plan and the page of the nights: all of it is
     written into the folder, and nothing into the environment but locks and short_start's library. Modules of
-    a site are no matter."""
+    a site are no matter, nor are packages of others in the environment that are called as NPC's rooms are."""
     npc = environment / "bin/npc"
-    site = str(plant(tmp_path / "site", "report", "numpy", "mpi4py", "click", "npc"))
+    site = str(plant(tmp_path / "site", "report", "numpy", "mpi4py", "click"))
+    (packages,) = environment.glob("lib/python3*/site-packages")
+    plant(packages, "observe", "report", "cron", "parsers", "npb", "roofline")
     before = {path for path in environment.rglob("*") if "__pycache__" not in path.parts}
     told = run(
-        environment / "bin/python", "-c", "import npc, cron; print(npc.__file__, cron.__file__)", cwd=tmp_path
+        environment / "bin/python",
+        "-c",
+        "import npc, npc.cron; print(npc.__file__, npc.cron.__file__)",
+        cwd=tmp_path,
     )
     assert told.stdout.count(str(environment)) == 2, told.stderr
 
@@ -109,7 +116,7 @@ def test_an_empty_folder_is_enough(environment: Path, tmp_path: Path) -> None:
     assert Path(file).is_relative_to(environment) and Path(file).is_file()
     doctor = run(npc, "doctor", cwd=tmp_path, PYTHONPATH=site).stdout
     assert f"benchmarks: {Path(file).parent}" in doctor
-    assert f"{site} has modules of the same names: click, mpi4py, npc, numpy, report" in doctor
+    assert f"{site} has modules of the same names: click, mpi4py, numpy" in doctor
 
     after = {path for path in environment.rglob("*") if "__pycache__" not in path.parts}
     shared = environment / "share/npc"
@@ -125,13 +132,13 @@ def test_what_pythonpath_alone_leads_to_is_meant_and_stands_first(wheel: Path, t
     python = Path(sys.base_prefix, "bin", f"python3.{sys.version_info[1]}")
     words = [
         python,
-        tmp_path / "npc/npc_suite.py",
+        tmp_path / "npc/npc/start.py",
         "-c",
-        "import click, npc.cli, report; print(report.__file__)",
+        "import click, npc.cli, npc.report; print(npc.report.__file__)",
     ]
     named = f"{site}:{tmp_path / 'npc'}:{sysconfig.get_path('purelib')}"
     told = run(*words, cwd=tmp_path, PYTHONPATH=named)
-    assert told.stdout.strip() == str(tmp_path / "npc/report/__init__.py"), told.stderr
+    assert told.stdout.strip() == str(tmp_path / "npc/npc/report/__init__.py"), told.stderr
 
 
 def test_a_wheel_without_its_suite_says_so(environment: Path, tmp_path: Path) -> None:

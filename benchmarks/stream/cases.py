@@ -17,7 +17,7 @@ from functools import partial
 from npc.jobs.cases import numbers_of, words_of, write
 from npc.machine.sysfs import cores_of, parse_cpus
 from npc.machine.topology import processors
-from parsers.stream import AFFINITY_FORMAT
+from npc.parsers.stream import AFFINITY_FORMAT
 
 PROGRAMS = {"ordinary": "./stream", "non-temporal": "./stream_nontemporal"}
 BINDINGS = ("spread", "close")

@@ -12,7 +12,7 @@ from npc.parameters import TAGS, Duration, PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cron.agenda import EachNode
+    from npc.cron.agenda import EachNode
 
 HISTORY: Final = "history"
 #: In a platform's history: held by the night that is running.
@@ -92,7 +92,7 @@ def each_node_of(
     """What --each-node does. Raises click.UsageError where it cannot."""
     import shutil
 
-    from cron.agenda import NODE_BENCHMARKS, EachNode
+    from npc.cron.agenda import NODE_BENCHMARKS, EachNode
     from npc.jobs.suite import benchmark_file, settings
     from npc.places import suite
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cron.commands import folder_of, of_history, of_platform
+from npc.cron.commands import folder_of, of_history, of_platform
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,9 +27,9 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
 
     Exit codes: 0 done, 1 nothing to accept, 2 usage.
     """
-    from cron.acceptance import accept as record
-    from cron.nightly import judge_night
-    from cron.series import label
+    from npc.cron.acceptance import accept as record
+    from npc.cron.nightly import judge_night
+    from npc.cron.series import label
     from npc.jobs.suite import platform_folder
     from npc.places import suite
     from npc.records.history import History

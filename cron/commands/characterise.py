@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from cron.commands import (
+from npc.cron.commands import (
     chosen,
     each_node_of,
     of_at_once,
@@ -55,7 +55,7 @@ def characterise(
     Exit codes: 0 all was measured (or was unavailable here), 1 nothing usable, 2 usage, 5 jobs have not
     ended by the limit, 6 some of it failed, 130 and 143 stopped (what was measured before is collected).
     """
-    from cron.characterise import LOCK, Characterisation, alone_on, measure_and_draw
+    from npc.cron.characterise import LOCK, Characterisation, alone_on, measure_and_draw
     from npc.jobs.suite import environment_from_here
     from npc.jobs.wait import Patience
     from npc.locks import Held, only_one
@@ -117,9 +117,9 @@ def _each_node(
     """Measure every node once, a run after the other; the gravest exit code."""
     import time
 
-    from cron.agenda import node_states, odd_nodes, parts_of_nodes, states_of
-    from cron.characterise import exit_code, step
-    from cron.rotation import NodeNights, couples
+    from npc.cron.agenda import node_states, odd_nodes, parts_of_nodes, states_of
+    from npc.cron.characterise import exit_code, step
+    from npc.cron.rotation import NodeNights, couples
     from npc.jobs.scheduler import Silent
     from npc.jobs.wait import EXIT_NOTHING, EXIT_PARTLY, EXIT_UNFINISHED
     from npc.jobs.workpackages import find_run

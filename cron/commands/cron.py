@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cron.commands import HISTORY, LOCK, folder_of, of_history, of_platform
+from npc.cron.commands import HISTORY, LOCK, folder_of, of_history, of_platform
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,8 +38,8 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
     """
     from datetime import datetime
 
-    from cron import schedule
-    from cron.commands.nightly import nightly
+    from npc.cron import schedule
+    from npc.cron.commands.nightly import nightly
     from npc.files import write_whole
     from npc.jobs.suite import platform_folder
     from npc.places import suite, workplace
@@ -108,8 +108,8 @@ def _install_units(units: dict[str, str], place: Path) -> None:
 @of_history
 def show(history: Path | None) -> None:
     """What is installed, and how the last nights went."""
-    from cron import schedule
     from npc import locks
+    from npc.cron import schedule
     from npc.places import workplace
     from npc.records.journal import Journal
     from npc.records.verdicts import last_night
@@ -151,7 +151,7 @@ def remove(platform: str, scrontab: bool) -> None:
     """Take the line for a platform out of the crontab again; history and runs stay."""
     from pathlib import Path
 
-    from cron import schedule
+    from npc.cron import schedule
 
     table = schedule.SCRONTAB if scrontab else schedule.CRONTAB
     before = table.read()

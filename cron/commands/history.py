@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cron.commands import folder_of, of_history
 from npc import status_line
+from npc.cron.commands import folder_of, of_history
 from npc.parameters import PathParameter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cron.variation import Variation
-    from cron.verdict import NightVerdict
+    from npc.cron.variation import Variation
+    from npc.cron.verdict import NightVerdict
     from npc.figures.allocation import Allocation
     from npc.machine.fabric import Topology
     from npc.records.history import History, HistoryRow
     from npc.records.record import Record
     from npc.records.series import Series
-    from roofline.peak_share import PeakShare
-    from roofline.result import Ceiling
+    from npc.roofline.peak_share import PeakShare
+    from npc.roofline.result import Ceiling
 
 #: Rows that cannot be read are told one by one up to this number.
 _PROBLEMS = 10
@@ -69,8 +69,8 @@ def history(
     """
     from pathlib import Path
 
-    from cron.series import matches
-    from cron.variation import variations
+    from npc.cron.series import matches
+    from npc.cron.variation import variations
     from npc.figures.allocation import allocations
     from npc.machine.fabric import load
     from npc.records.history import History
@@ -109,10 +109,10 @@ def _verdicts(
     """The verdict on every night of the history."""
     import os
 
-    from cron.acceptance import read_acceptances
-    from cron.acceptance_bands import bands_of
-    from cron.judge import replay, with_postponed
-    from cron.series import panel
+    from npc.cron.acceptance import read_acceptances
+    from npc.cron.acceptance_bands import bands_of
+    from npc.cron.judge import replay, with_postponed
+    from npc.cron.series import panel
     from npc.machine.platform import find_platform, read_platform
     from npc.records.journal import Journal
 
@@ -138,8 +138,8 @@ def _replay(past: History, verdicts: Iterable[NightVerdict], pattern: str, as_js
 
     import msgspec
 
-    from cron.outputs import replayed
-    from cron.series import matches
+    from npc.cron.outputs import replayed
+    from npc.cron.series import matches
     from npc.records.journal import Journal
     from npc.records.verdicts import SCHEMA, Verdict, to_text
 
@@ -170,7 +170,7 @@ def _print(
     import json
 
     from npc.columns import columns
-    from roofline.peak_share import peak_table
+    from npc.roofline.peak_share import peak_table
 
     shares, peaks = _shares(past, platform, {variation.key for variation in found})
     if not as_json:
@@ -202,9 +202,9 @@ def _shares(past: History, platform: str, keys: set[Series]) -> tuple[list[Ceili
     """The ceilings of all nights together that have a nominal limit, and the applications of the nights'
     first measurements, as far as their theoretical peak is known."""
     from npc.machine.platform import find_platform, read_platform
-    from roofline.applications import find_applications
-    from roofline.ceilings import find_ceilings
-    from roofline.peak_share import peak_shares
+    from npc.roofline.applications import find_applications
+    from npc.roofline.ceilings import find_ceilings
+    from npc.roofline.peak_share import peak_shares
 
     path = find_platform(platform)
     if path is None:
@@ -230,8 +230,8 @@ def _share(ceiling: Ceiling) -> str:
 
 
 def _table(found: Sequence[Variation]) -> str:
-    from cron.series import label
     from npc.columns import columns
+    from npc.cron.series import label
     from npc.records.units import METRICS, format_quantity
 
     rows = [("series", "nights", "median", "95 % interval", "deviation", "nights differ", "trend", "in time")]
@@ -258,7 +258,7 @@ def _draw(
     hosts: Collection[str],
 ) -> Iterator[Path]:
     """The pictures: each benchmark over the nights, which nodes they had, and how good these were."""
-    from cron.figures import allocation, health, over_nights
+    from npc.cron.figures import allocation, health, over_nights
 
     folder.mkdir(parents=True, exist_ok=True)
     yield from over_nights(points, folder, verdicts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cron.commands import (
+from npc.cron.commands import (
     LOCK,
     chosen,
     each_node_of,
@@ -28,7 +28,7 @@ from npc.parameters import Duration, PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cron.nightly import NightOutcome, Options
+    from npc.cron.nightly import NightOutcome, Options
 
 NIGHTS: Final = "runs/nightly"
 
@@ -106,8 +106,8 @@ def nightly(
     import errno
     from pathlib import Path
 
-    from cron.characterise import alone_on
-    from cron.nightly import NightRun, Options, Stopped
+    from npc.cron.characterise import alone_on
+    from npc.cron.nightly import NightRun, Options, Stopped
     from npc.jobs.stop import Stop
     from npc.jobs.wait import missing
     from npc.locks import Held, only_one
@@ -167,10 +167,10 @@ def _words(tags: Sequence[str], given: Sequence[str], file: Path | None) -> tupl
 
 def _write(history: Path, outcome: NightOutcome, drain: bool, textfile: Path | None, as_json: bool) -> None:
     """Write and print the verdict; drain whom it names, if that is wanted and the verdict is bad enough."""
-    from cron import drain as draining
-    from cron.outputs import table
-    from cron.publish import write_verdict
     from npc.columns import sentences
+    from npc.cron import drain as draining
+    from npc.cron.outputs import table
+    from npc.cron.publish import write_verdict
     from npc.records.verdicts import Verdict, to_text
 
     nodes = draining.to_drain(outcome.night, outcome.matrix)

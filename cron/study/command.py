@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from cron.commands import of_limit, of_platform
-from cron.study.predicting import predict, study_in
+from npc.cron.commands import of_limit, of_platform
+from npc.cron.study.predicting import predict, study_in
 from npc.files import read_text
 from npc.parameters import AUTO, Duration, PathParameter, Runs, name_values, program_first
 
@@ -188,9 +188,9 @@ def run(
     """
     import time
 
-    from cron.study.making import begin
-    from cron.study.plan import Factors, conditions_of, expectation_of, hertz_of, network_of
     from npc import __version__
+    from npc.cron.study.making import begin
+    from npc.cron.study.plan import Factors, conditions_of, expectation_of, hertz_of, network_of
     from npc.jobs.suite import platform_folder
     from npc.places import suite
     from npc.records.launch import now
@@ -245,7 +245,7 @@ def repeat(folder: Path, output: Path | None, platform: str | None, limit: float
 
     Exit codes: those of npc study.
     """
-    from cron.study.repeating import differences, prepare
+    from npc.cron.study.repeating import differences, prepare
     from npc.jobs.suite import platform_folder
     from npc.places import suite
 
@@ -267,7 +267,7 @@ def repeat(folder: Path, output: Path | None, platform: str | None, limit: float
 @click.option("--json", "as_json", is_flag=True, help="Print study.json instead of the table.")
 def show(folder: Path, as_json: bool) -> None:
     """What came of the study in FOLDER: placements, expectations, model."""
-    from cron.study.outputs import lines_of
+    from npc.cron.study.outputs import lines_of
     from npc.records.study import STUDY
 
     known = study_in(folder)
@@ -281,11 +281,11 @@ def _go_on(folder: Path, limit: float | None) -> int:
     """Run what is missing, say what came of it; the exit code."""
     import shlex
 
-    from cron.study.outputs import lines_of
-    from cron.study.remembering import keep_best
-    from cron.study.running import LOCK, go_on
-    from cron.study.starters import StudyPlace
     from npc import locks
+    from npc.cron.study.outputs import lines_of
+    from npc.cron.study.remembering import keep_best
+    from npc.cron.study.running import LOCK, go_on
+    from npc.cron.study.starters import StudyPlace
     from npc.places import suite
     from npc.records.study import read_study
 

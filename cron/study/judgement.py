@@ -38,7 +38,7 @@ def model_of(study: Study) -> ProgramModel | None:
     """How the time follows from what each resource gives; None where no condition changed one."""
     if all(each.usual for each in study.conditions):
         return None
-    from roofline.program_model import fit
+    from npc.roofline.program_model import fit
 
     try:
         return fit(study)

@@ -1,6 +1,6 @@
 """What a study changes on a node, and how it is put back: competing processes, the CPUs' clock, the network.
 
-Only the standard library and what `observe.rank` has too, since it starts once a rank.
+Only the standard library and what `npc.observe.rank` has too, since it starts once a rank.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
-from cron.study.plan import placement_of
-from cron.study.starters import Starters
+from npc.cron.study.plan import placement_of
+from npc.cron.study.starters import Starters
 from npc.files import read_bytes, read_text
 from npc.jobs.launcher import program_index
 from npc.jobs.sample import fill_in

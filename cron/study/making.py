@@ -12,9 +12,9 @@ from typing import Final
 
 import click
 
-from cron.study.plan import expectation_of, with_free_cores
-from cron.study.running import environment_of, keep_platform
-from cron.study.starters import Starters, StudyPlace, ask_platform
+from npc.cron.study.plan import expectation_of, with_free_cores
+from npc.cron.study.running import environment_of, keep_platform
+from npc.cron.study.starters import Starters, StudyPlace, ask_platform
 from npc.files import LARGEST_TABLE, cannot_write, read_bytes
 from npc.jobs.launcher import PARSERS, program_index
 from npc.jobs.sample import fill_in

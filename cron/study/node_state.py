@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 if not __package__:  # started by its path
-    sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
+    sys.path[0] = str(Path(__file__).absolute().parents[3])
 
-from cron.study.knobs import (
+from npc.cron.study.knobs import (
     CannotChange,
     Undo,
     compete,

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from cron.study.judgement import runs_needed, tied
 from npc.columns import columns
+from npc.cron.study.judgement import runs_needed, tied
 from npc.records.record import OK
 from npc.records.study import Expectation, Placement, ProgramModel, Study
 from npc.records.units import between, plural

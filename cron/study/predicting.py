@@ -12,9 +12,9 @@ from npc.parameters import PathParameter
 
 if TYPE_CHECKING:
     from npc.records.study import Study
-    from roofline.program_conditions import Resource
-    from roofline.program_prediction import Prediction
-    from roofline.result import Roofline
+    from npc.roofline.program_conditions import Resource
+    from npc.roofline.program_prediction import Prediction
+    from npc.roofline.result import Roofline
 
 RESOURCES: Final[tuple[Resource, ...]] = ("cpu", "memory", "mpi", "io")
 
@@ -44,8 +44,8 @@ def predict(
     import json
 
     from npc.document import plain
-    from roofline.program_prediction import CannotPredict
-    from roofline.program_prediction import predict as predicted
+    from npc.roofline.program_prediction import CannotPredict
+    from npc.roofline.program_prediction import predict as predicted
 
     ratios: dict[Resource, float] = {}
     for word in given:
@@ -115,9 +115,9 @@ def _positive(text: str) -> float:
 
 def _roofline(run: Path | None, name: str) -> Roofline:
     """The ceilings of a characterisation; none without one."""
-    from roofline.ceilings import find_ceilings
-    from roofline.command_line import read_records
-    from roofline.result import Roofline
+    from npc.roofline.ceilings import find_ceilings
+    from npc.roofline.command_line import read_records
+    from npc.roofline.result import Roofline
 
     if run is None:
         return Roofline(platform=name)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from cron.study.judgement import placements_of, tied
+from npc.cron.study.judgement import placements_of, tied
 from npc.machine.programs import Remembered, keep
 from npc.records.launch import now
 from npc.records.run import read_run

@@ -8,11 +8,11 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from cron.study.making import sha256_of, write_folder
-from cron.study.outputs import ratio_text
-from cron.study.starters import PLATFORMS, StudyPlace
 from npc import __version__
 from npc.columns import columns
+from npc.cron.study.making import sha256_of, write_folder
+from npc.cron.study.outputs import ratio_text
+from npc.cron.study.starters import PLATFORMS, StudyPlace
 from npc.machine.facts import of_machine
 from npc.records.environment import read_environment
 from npc.records.launch import ENVIRONMENT, now

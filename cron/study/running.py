@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from cron.characterise import Characterisation, alone_on, next_id, run_and_wait
-from cron.study.judgement import judged
-from cron.study.launches import CASES, RUNS, missing_of, runs_of, unknown_of, write_cases
-from cron.study.starters import PLATFORMS, StudyPlace, ask_platform
+from npc.cron.characterise import Characterisation, alone_on, next_id, run_and_wait
+from npc.cron.study.judgement import judged
+from npc.cron.study.launches import CASES, RUNS, missing_of, runs_of, unknown_of, write_cases
+from npc.cron.study.starters import PLATFORMS, StudyPlace, ask_platform
 from npc.files import copy
 from npc.jobs import wait
 from npc.jobs.progress import Display

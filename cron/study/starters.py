@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from cron.study.plan import placement_of
+from npc.cron.study.plan import placement_of
 from npc.files import no_link, read_end
 from npc.jobs import jube, wait
 from npc.jobs.stop import Stop

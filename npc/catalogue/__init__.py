@@ -21,7 +21,8 @@ _BY_NAME: Final = {benchmark.name: benchmark for benchmark in BENCHMARKS}
 _OTHER_END: Final[Mapping[Sender, Sender]] = {"": "", "client": "server", "server": "client"}
 #: Layers whose tests send messages, so that a size is that of a message.
 MESSAGES: Final[frozenset[Layer]] = frozenset({"mpi", "tcp", "udp", "sctp", "sdp", "rds", "rdma"})
-#: The class of collective calls that Open MPI counts together (`observe.monitoring.CLASSES`) → operations.
+#: The class of collective calls that Open MPI counts together (`npc.observe.monitoring.CLASSES`) →
+#: operations.
 CLASSES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "one to all": ("bcast",),
     "all to one": ("reduce",),

@@ -1,7 +1,7 @@
 """Modules of others that Python would take for NPC's own, or for one that NPC stands on.
 
 They are in ``PYTHONPATH`` and in the user's own ``site-packages``. The commands do not look there
-(packaging/start/npc_suite.py), unless NPC itself is found by ``PYTHONPATH`` alone.
+(`npc.start`), unless NPC itself is found by ``PYTHONPATH`` alone.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Final
 
 DISTRIBUTION: Final = "npc-suite"
-#: What it installs.
-OWN: Final = ("cron", "npb", "npc", "npc_suite", "observe", "parsers", "report", "roofline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ def _folder_of(spec: ModuleSpec) -> Path | None:
 def _modules() -> Mapping[str, Path]:
     """What NPC needs by name, with the folder in which it is."""
     above = Path(__file__).resolve().parents[2]
-    modules = dict.fromkeys(OWN, above)
+    modules = {"npc": above}
     for distribution in _needed(DISTRIBUTION, set()):
         home = Path(str(distribution.locate_file("")))
         tops = {file.parts[0] for file in distribution.files or ()}

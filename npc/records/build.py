@@ -1,7 +1,7 @@
 """How a launch and what a parser read in its output become records: the only place, whoever asks.
 
-``npb`` has the readings already, `parsers.run.collect` reads them again from the raw files. Both get the same
-records here.
+``npb`` has the readings already, `npc.parsers.run.collect` reads them again from the raw files. Both get the
+same records here.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Messages:
     sent, received: bytes of user, internal and one-sided messages to and from other nodes, by host;
     exchanged: the number of these messages. None in `between_nodes` where it is not known which rank ran
     where, or what collectives sent. collectives: calls by the name of their operation, or by class where only
-    that is known (`observe.monitoring.CLASSES`).
+    that is known (`npc.observe.monitoring.CLASSES`).
     """
 
     kinds: Mapping[str, tuple[int, int]]
@@ -104,7 +104,8 @@ class Messages:
 @dataclass(frozen=True, slots=True)
 class Counted:
     """FLOP of all nodes by `group`, LIKWID's or an event of PAPI's; None where they cannot be had, for
-    `reason`. moved: of a group that counts bytes instead, by node: `observe.flop_counters.moved_bytes`."""
+    `reason`. moved: of a group that counts bytes instead, by node:
+    `npc.observe.flop_counters.moved_bytes`."""
 
     group: str
     flop: float | None

@@ -25,10 +25,10 @@ Role = Literal["setting", "qualifier", "circumstance"]
 
 #: The server's interface, between two hosts (`npc.records.launch`).
 INTERFACE: Final = "interface"
-#: The CPUs that a launcher has bound the ranks of a node to (`parsers.observed.rank_cpus`).
+#: The CPUs that a launcher has bound the ranks of a node to (`npc.parsers.observed.rank_cpus`).
 RANK_CPUS: Final = "rank_cpus"
 #: What watching a program took of its run time, as measured; `OVERHEAD`: as estimated
-#: (`parsers.observed.watching`).
+#: (`npc.parsers.observed.watching`).
 OVERHEAD_MEASURED: Final = "overhead_measured"
 #: The part of what a client counts as sent that npb saw arrive at the server's host.
 RECEIVED: Final = "received"

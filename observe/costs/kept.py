@@ -12,7 +12,7 @@ import click
 
 from npc.files import parse_json, read_bytes, write_whole
 from npc.machine.topology import processors
-from observe.built import NoLibrary, built
+from npc.observe.built import NoLibrary, built
 
 
 class NoCost(RuntimeError):
@@ -30,7 +30,7 @@ def machine() -> dict[str, str]:
 
 def kept(kind: str, key: Mapping[str, str], measure: Callable[[], Mapping[str, float]]) -> dict[str, float]:
     """Seconds by event, from the cache or as `measure` finds them. key: what they depend on besides the
-    machine; `measure` may raise `observe.built.NoLibrary`. Raises NoCost."""
+    machine; `measure` may raise `npc.observe.built.NoLibrary`. Raises NoCost."""
     known = {**machine(), **key}
 
     def write(path: Path) -> None:

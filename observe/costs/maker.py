@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final
 
 from npc.machine.command import exit_words
-from observe.costs.kept import NoCost
+from npc.observe.costs.kept import NoCost
 
 _EVENTS: Final = Path(__file__).with_name("events.py")
 

@@ -15,9 +15,9 @@ from statistics import median
 from typing import Final
 
 from npc.machine.command import exit_words, last_words, run
-from observe.costs.kept import NoCost, kept
-from observe.mpi.build import find_compiler, mpi_of
-from observe.mpi.place import ProfileFile
+from npc.observe.costs.kept import NoCost, kept
+from npc.observe.mpi.build import find_compiler, mpi_of
+from npc.observe.mpi.place import ProfileFile
 
 _SOURCE: Final = Path(__file__).with_suffix(".c")
 _CALLS, _BLOCKS = 2000, 41
@@ -29,7 +29,7 @@ _OF_THE_JOB: Final = re.compile(
 
 def cost(library: str, launcher: Sequence[str], program: str) -> float:
     """Seconds that a call costs more. library: put before `program` as started by `launcher`
-    (`observe.mpi.build.library_for`). Raises NoCost."""
+    (`npc.observe.mpi.build.library_for`). Raises NoCost."""
     measured = kept("mpi", {"library": library}, lambda: {"call": _measured(library, launcher, program)})
     return measured["call"]
 

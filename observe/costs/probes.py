@@ -1,7 +1,7 @@
 """What one event costs a program that is watched by bpftrace.
 
 A process makes events of each kind, in turns without and with the probes, which do what those of
-`observe.probes` do. The cost of an event is the median of the differences.
+`npc.observe.probes` do. The cost of an event is the median of the differences.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from statistics import median
 from typing import IO, Final
 
 from npc.machine.bpftrace import refusal, version
-from observe.costs.kept import NoCost, kept
-from observe.costs.maker import Maker
-from observe.probes.catalogue import PUSHED
+from npc.observe.costs.kept import NoCost, kept
+from npc.observe.costs.maker import Maker
+from npc.observe.probes.catalogue import PUSHED
 
 #: Events of a block, by the kind that `events` makes.
 _NUMBER: Final = {
@@ -40,7 +40,7 @@ _LOOK_S: Final = 0.01
 _READY: Final = "attached"
 #: How finely the duration that an empty function seems to have is told (ns).
 _BIN_NS: Final = 100
-#: As `observe.probes` counts: the rank of the process, a number, a duration and its sum.
+#: As `npc.observe.probes` counts: the rank of the process, a number, a duration and its sum.
 _PROGRAM: Final = """
 BEGIN {{ @rank[(uint64){process}] = (uint64)1; printf("{ready}\\n"); }}
 uprobe:{libc}:toascii /@rank[(uint64)pid]/ {{ @once[@rank[(uint64)pid], (uint64)0] = count(); }}

@@ -1,4 +1,4 @@
-"""What one sample of a program's stack costs it, by `perf record` as `observe.hotspots` calls it.
+"""What one sample of a program's stack costs it, by `perf record` as `npc.observe.hotspots` calls it.
 
 A process computes, in turns without and with far more samples than are ever asked for. An interrupt's time
 belongs to no process, so blocks are timed by the clock on the wall, and of each kind the fast ones are
@@ -16,8 +16,8 @@ from typing import Final
 
 from npc.machine.perf import find_perf, sight
 from npc.machine.sysfs import number
-from observe.costs.kept import NoCost, kept
-from observe.costs.maker import Maker
+from npc.observe.costs.kept import NoCost, kept
+from npc.observe.costs.maker import Maker
 
 _RATE: Final = 10_000
 _MAX_RATE: Final = Path("/proc/sys/kernel/perf_event_max_sample_rate")

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, Literal
 
 from npc.machine.libraries import MPI
-from observe.hotspots.stacks import KERNEL
+from npc.observe.hotspots.stacks import KERNEL
 
 if TYPE_CHECKING:
     from npc.records.hotspots import Bound

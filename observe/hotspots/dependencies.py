@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from observe.hotspots.disassembly import Instruction
-from observe.hotspots.instructions import effects, is_copy, reads_memory, wide_name, writes_memory
+from npc.observe.hotspots.disassembly import Instruction
+from npc.observe.hotspots.instructions import effects, is_copy, reads_memory, wide_name, writes_memory
 
 #: A multiple of 1 to 6, for a circle over several iterations comes back after as many.
 _ROUNDS: Final = 60

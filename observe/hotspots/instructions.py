@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from observe.hotspots.disassembly import Instruction
+from npc.observe.hotspots.disassembly import Instruction
 
 _WIDTHS: Final = {"x": 16, "y": 32, "z": 64}
 _ELEMENTS: Final = {"d": 8, "s": 4, "h": 2}

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from npc.machine.llvm import Model, NoModel, model_of
+from npc.observe.elf import ElfFile
+from npc.observe.hotspots import instructions
+from npc.observe.hotspots.dependencies import Latency, chain, through_memory
+from npc.observe.hotspots.disassembly import Instruction, NotRead, disassemble
+from npc.observe.hotspots.machine_model import needs_of
+from npc.observe.hotspots.paths import Loop, NoLoop, hottest_loop
 from npc.records.hotspots import Hotspot, LoopBound
-from observe.elf import ElfFile
-from observe.hotspots import instructions
-from observe.hotspots.dependencies import Latency, chain, through_memory
-from observe.hotspots.disassembly import Instruction, NotRead, disassemble
-from observe.hotspots.machine_model import needs_of
-from observe.hotspots.paths import Loop, NoLoop, hottest_loop
 
 #: What decoders fuse with a conditional jump behind it.
 _FUSED: Final = re.compile(r"(?:cmp|test|add|sub|and|inc|dec)[bwlq]?")

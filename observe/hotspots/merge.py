@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
+from npc.observe.hotspots.bounds import bound_of
+from npc.observe.hotspots.loop import Sampled, with_loop
+from npc.observe.hotspots.stack_file import OTHER, SUFFIX
+from npc.observe.hotspots.stacks import CLOCK
+from npc.observe.rank_files import decoded
 from npc.records.hotspots import Frame, Hotspot, Hotspots
-from observe.hotspots.bounds import bound_of
-from observe.hotspots.loop import Sampled, with_loop
-from observe.hotspots.stack_file import OTHER, SUFFIX
-from observe.hotspots.stacks import CLOCK
-from observe.rank_files import decoded
 
 OK: Final = "ok"
 #: The tree's: parent and function.
@@ -49,7 +49,7 @@ class CodeSamples(msgspec.Struct, kw_only=True):
 
 
 class RankStacks(msgspec.Struct, kw_only=True):
-    """A rank's file (`observe.hotspots.stack_file`)."""
+    """A rank's file (`npc.observe.hotspots.stack_file`)."""
 
     status: str
     source: str

@@ -13,8 +13,8 @@ from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from observe.hotspots.disassembly import Instruction
-from observe.hotspots.instructions import obstacle
+from npc.observe.hotspots.disassembly import Instruction
+from npc.observe.hotspots.instructions import obstacle
 
 #: With fewer samples in it no loop is called hot.
 _LEAST: Final = 10

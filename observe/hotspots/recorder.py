@@ -1,8 +1,8 @@
 """perf beside one rank: attached before its program begins, its stacks counted on the node after the end.
 
 What perf writes goes to a file without a name on this node's disk, so nothing is left behind whatever ends,
-and nothing goes through the network while it is observed. perf ends with `observe.rank`, with the rank, or
-when it is told to. Only the standard library.
+and nothing goes through the network while it is observed. perf ends with `npc.observe.rank`, with the rank,
+or when it is told to. Only the standard library.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from npc.machine.command import last_line
 from npc.machine.perf import Perf, Sight, find_perf, sight
 from npc.machine.processes import LOCAL_RANK, Process, die_with_parent, local_ranks, read, told
 from npc.machine.processor import node_processor
-from observe.asked import Companion
-from observe.hotspots.bounds import EVENTS
-from observe.hotspots.stack_file import SUFFIX, save, to_document
-from observe.hotspots.stacks import CLOCK, Stacks
+from npc.observe.asked import Companion
+from npc.observe.hotspots.bounds import EVENTS
+from npc.observe.hotspots.stack_file import SUFFIX, save, to_document
+from npc.observe.hotspots.stacks import CLOCK, Stacks
 
 #: What perf does not end by itself it leaves without the parts that say what is in it.
 KILLED: Final = "perf record was killed, and its file is not whole"

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc import own_folder
-from observe.hotspots.bounds import kind_of
-from observe.hotspots.stacks import KERNEL, NOWHERE, Stacks
+from npc.observe.hotspots.bounds import kind_of
+from npc.observe.hotspots.stacks import KERNEL, NOWHERE, Stacks
 
 SUFFIX: Final = ".stacks"
 OTHER: Final = "(other)"

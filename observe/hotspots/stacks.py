@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from observe.elf import ElfFile
+    from npc.observe.elf import ElfFile
 
 
 KERNEL: Final = "[kernel]"
@@ -112,7 +112,7 @@ class Stacks:
         if not module.startswith("/"):
             return None
         if module not in self._files:
-            from observe.elf import ElfFile  # after the rank's end: it is more than the standard library
+            from npc.observe.elf import ElfFile  # after the rank's end: it is more than the standard library
 
             try:
                 self._files[module] = ElfFile(Path(module))

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from npc.columns import columns
+from npc.observe.hotspots.loop_lines import loop_lines
 from npc.records.hotspots import Hotspot, Hotspots
 from npc.records.units import plural, shortened
-from observe.hotspots.loop_lines import loop_lines
 
 #: Functions that are shown; the file has more.
 _MOST_SHOWN: Final = 8

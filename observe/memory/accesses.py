@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from observe.memory.table import PAGE, SAMPLING, SLOT_NS, Entries, RankTable
+from npc.observe.memory.table import PAGE, SAMPLING, SLOT_NS, Entries, RankTable
 
 #: Parts of the run that a mask of times has.
 SLOTS: Final = 64
@@ -20,8 +20,8 @@ Words = npt.NDArray[np.uint64]
 
 
 class Accesses(NamedTuple):
-    """pages: `observe.memory.table.PAGE`, an entry for each thread that touched a page, in the order of the
-    pages; threads: of each entry; slot_ns: of a bit of ``read_slots`` and ``written_slots``."""
+    """pages: `npc.observe.memory.table.PAGE`, an entry for each thread that touched a page, in the order of
+    the pages; threads: of each entry; slot_ns: of a bit of ``read_slots`` and ``written_slots``."""
 
     pages: Entries
     threads: Integers

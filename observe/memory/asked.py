@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from npc.jobs.launcher import content_of
-from observe.built import NoLibrary
-from observe.memory.build import memory_library
-from observe.memory.companion import VALGRIND
+from npc.observe.built import NoLibrary
+from npc.observe.memory.build import memory_library
+from npc.observe.memory.companion import VALGRIND
 
 #: The library that programs of ``npc cc`` are linked with.
 _COUNTS: Final = b"libnpc-memory-count.so"
@@ -22,8 +22,8 @@ def memory_settings(
     mode: str, program: str, interval: float | None, budget: float | None
 ) -> Mapping[str, Any]:
     """mode: ``count``, ``sample``, ``valgrind``; ``auto``: what the program was built for. interval: s;
-    budget: of the run time, None without a limit. Raises `observe.built.NoLibrary`, and ValueError for what
-    does not go together."""
+    budget: of the run time, None without a limit. Raises `npc.observe.built.NoLibrary`, and ValueError for
+    what does not go together."""
     counts = is_counting(program)
     if mode == "auto":
         mode = "count" if counts else "sample"

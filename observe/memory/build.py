@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from npc.machine.command import run
-from observe.built import NoLibrary, built, compile_library
+from npc.observe.built import NoLibrary, built, compile_library
 
 SOURCES: Final = Path(__file__).with_name("library")
 #: Of both libraries.

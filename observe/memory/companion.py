@@ -1,9 +1,9 @@
 """Has a library inside a rank keep where its memory goes, and reduces that once the rank has ended.
 
-The library (library/) writes a table, library/table.h's: memory without a name, which `observe.rank` holds,
-so that whatever ends the rank, the table is there, and nothing is left behind. It may be gigabytes; it stays
-on the node, where observe/memory/reduce.py makes a small file of it. Only the standard library, since
-`observe.rank` has no other.
+The library (library/) writes a table, library/table.h's: memory without a name, which `npc.observe.rank`
+holds, so that whatever ends the rank, the table is there, and nothing is left behind. It may be gigabytes;
+it stays on the node, where observe/memory/reduce.py makes a small file of it. Only the standard library,
+since `npc.observe.rank` has no other.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any, Final
 
 from npc.machine.load import cgroup_memory_bytes
 from npc.machine.processes import RANK, die_with_parent, local_ranks, read, told
+from npc.observe.asked import Companion
+from npc.observe.own_session import be_deaf
 from npc.python import python
 from npc.records.memory_use import MEMORY
-from observe.asked import Companion
-from observe.own_session import be_deaf
 
 #: The program's environment names the table by this.
 TABLE: Final = "NPC_MEMORY_TABLE"
@@ -84,7 +84,7 @@ class RankMemoryTable(Companion):
             self._reader = self._started(self._read_trace)
 
     def _started(self, work: Callable[[], None]) -> int:
-        """A process that does this, with none of what `observe.rank` has open, which others wait to see
+        """A process that does this, with none of what `npc.observe.rank` has open, which others wait to see
         closed, and deaf to its signals."""
         child = os.fork()
         if child:

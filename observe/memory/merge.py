@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
+from npc.observe.memory.hints import hints_of
+from npc.observe.memory.reduce import RankFile
+from npc.observe.rank_files import decoded
 from npc.records.memory_use import MEMORY, Density, MemoryUse, RankMemory, Sharing, Structure
-from observe.memory.hints import hints_of
-from observe.memory.reduce import RankFile
-from observe.rank_files import decoded
 
 OK: Final = "ok"
 #: Ranks in detail: those with most accesses, and as many with most shared pages.

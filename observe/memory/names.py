@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from npc.files import read_text
+from npc.observe.elf import VARIABLE, ElfFile, SourceLine, Symbol, demangled
+from npc.observe.memory.table import Entries, RankTable
 from npc.records.memory_use import StructureKind
-from observe.elf import VARIABLE, ElfFile, SourceLine, Symbol, demangled
-from observe.memory.table import Entries, RankTable
 
 PAGE_BYTES: Final = 4096
 EXTENT: Final = np.dtype([("begin", "<u8"), ("end", "<u8"), ("structure", "<i8"), ("kind", "<i8")])

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from observe.memory.accesses import Accesses, Flags, Integers, Words
-from observe.memory.names import PAGE_BYTES, Layout, NamedStructure
-from observe.memory.table import Entries
+from npc.observe.memory.accesses import Accesses, Flags, Integers, Words
+from npc.observe.memory.names import PAGE_BYTES, Layout, NamedStructure
+from npc.observe.memory.table import Entries
 
 _WORD: Final = 8
 _WORDS: Final = PAGE_BYTES // _WORD

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from npc.machine import sysfs
+from npc.observe.memory.owners import Pieces, starts_of
+from npc.observe.memory.table import Entries
 from npc.records.memory_use import NumaUse
-from observe.memory.owners import Pieces, starts_of
-from observe.memory.table import Entries
 
 _NODES: Final = Path("/sys/devices/system/node")
 

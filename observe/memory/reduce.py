@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Final
 
 if not __package__:  # started by its path
-    sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
+    sys.path[0] = str(Path(__file__).absolute().parents[3])
 
 import msgspec
 import numpy as np
 
 from npc import own_folder
+from npc.observe.memory import names, sharing
+from npc.observe.memory.accesses import Integers, accesses_of
+from npc.observe.memory.owners import Pieces, pieces_of, starts_of
+from npc.observe.memory.placement import cpu_of_threads, node_of_cpus, numa_uses
+from npc.observe.memory.table import SAMPLING, Entries, RankTable, read_table
 from npc.records.memory_use import Density, MemoryMode, RankMemory, Structure
 from npc.terminal import guard
-from observe.memory import names, sharing
-from observe.memory.accesses import Integers, accesses_of
-from observe.memory.owners import Pieces, pieces_of, starts_of
-from observe.memory.placement import cpu_of_threads, node_of_cpus, numa_uses
-from observe.memory.table import SAMPLING, Entries, RankTable, read_table
 
 #: Structures with a smaller part of the accesses are not told apart (Tabarnac: 0.01 %, Beniamine 2016,
 #: 4.1.3), nor those beyond the first; of fewer there are pictures.

@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from npc.observe.memory.accesses import SLOTS, Accesses, Flags, Integers
+from npc.observe.memory.names import PAGE_BYTES, NamedStructure
+from npc.observe.memory.owners import Pieces, starts_of
+from npc.observe.memory.table import Entries
 from npc.records.memory_use import SHARINGS, SharedLine, Sharing, SharingInterval
-from observe.memory.accesses import SLOTS, Accesses, Flags, Integers
-from observe.memory.names import PAGE_BYTES, NamedStructure
-from observe.memory.owners import Pieces, starts_of
-from observe.memory.table import Entries
 
 LINE_BYTES: Final = 64
 _WORD: Final = 8

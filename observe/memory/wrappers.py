@@ -48,8 +48,8 @@ def _command(
         if arguments == ("-h",):  # no option of its own, which click would find in -shared
             click.echo(ctx.get_help())
             return
-        from observe.built import NoLibrary
-        from observe.memory.build import memory_library, site_compiler
+        from npc.observe.built import NoLibrary
+        from npc.observe.memory.build import memory_library, site_compiler
 
         words = [other] if other else site_compiler(variable, names)
         try:
@@ -89,7 +89,7 @@ def flags(compiler: list[str], library: Path, c_like: bool) -> tuple[list[str], 
     """What goes before and after the compiler's own arguments, whether it compiles or links. Raises
     `NoLibrary`."""
     from npc.machine.command import run
-    from observe.built import NoLibrary
+    from npc.observe.built import NoLibrary
 
     version = run([*compiler, "--version"])
     if version.returncode == 127:
@@ -108,7 +108,7 @@ def flags(compiler: list[str], library: Path, c_like: bool) -> tuple[list[str], 
 
 def wrapped_calls() -> list[str]:
     """The C library's functions that library/count_calls.c stands before."""
-    from observe.memory.build import SOURCES
+    from npc.observe.memory.build import SOURCES
 
     return re.findall(r"WRAPPED\((\w+)\)\(", (SOURCES / "count_calls.c").read_text(encoding="utf-8"))
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from itertools import accumulate, permutations
 from typing import Any, Final, NamedTuple
 
+from npc.observe.monitoring import Flow
+from npc.observe.mpi.patterns import Messages, patterns
+from npc.observe.mpi.profile import RankProfile
 from npc.records.mpi_profile import Algorithms, Ran, operation
-from observe.monitoring import Flow
-from observe.mpi.patterns import Messages, patterns
-from observe.mpi.profile import RankProfile
 
 #: Collectives of more ranks are not told apart: everybody with everybody is too much to look at.
 _MOST_RANKS: Final = 256

@@ -1,8 +1,8 @@
 """Builds the profiling library for a program's MPI, once, by the site's own compiler wrapper.
 
-The library is kept (`observe.built`) by its sources, the MPI and the compiler. It is not linked with the MPI,
-of which it has the handles and constants of mpi.h: MPICH's serves Intel MPI, MVAPICH and Cray MPICH as well
-(the MPICH ABI), and Open MPI 4's serves Open MPI 5.
+The library is kept (`npc.observe.built`) by its sources, the MPI and the compiler. It is not linked with the
+MPI, of which it has the handles and constants of mpi.h: MPICH's serves Intel MPI, MVAPICH and Cray MPICH as
+well (the MPICH ABI), and Open MPI 4's serves Open MPI 5.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from npc.machine.command import run
-from observe.built import NoLibrary, built, compile_library
-from observe.mpi.generate import TABLE, sources
+from npc.observe.built import NoLibrary, built, compile_library
+from npc.observe.mpi.generate import TABLE, sources
 
 SOURCES: Final = Path(__file__).with_name("library")
 OPEN_MPI: Final = "Open MPI"

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from observe.mpi.matching import FROM_ROOT, TO_ROOT, CollectiveCall, collective_calls, matched_messages
-from observe.mpi.profile import ClockReading, RankProfile
+from npc.observe.mpi.matching import FROM_ROOT, TO_ROOT, CollectiveCall, collective_calls, matched_messages
+from npc.observe.mpi.profile import ClockReading, RankProfile
 
 #: How fast two clocks drift apart at most, s/s: both crystals off by 100 ppm, a usual tolerance.
 DRIFT: Final = 2e-4

@@ -17,15 +17,15 @@ from statistics import fmean
 from typing import Any, Final
 
 from npc.machine.fabric import in_order, neighbours
+from npc.observe.monitoring import Flow
+from npc.observe.mpi.algorithms import algorithms_of
+from npc.observe.mpi.clocks import Clocks
+from npc.observe.mpi.efficiency import efficiency_by_region, efficiency_of, load_of
+from npc.observe.mpi.profile import Calls, RankProfile, Snapshot
+from npc.observe.mpi.unexpected import unexpected_of
+from npc.observe.mpi.waits import waits_of
 from npc.records.mpi_profile import operation
 from npc.records.observed import CollectiveCalls
-from observe.monitoring import Flow
-from observe.mpi.algorithms import algorithms_of
-from observe.mpi.clocks import Clocks
-from observe.mpi.efficiency import efficiency_by_region, efficiency_of, load_of
-from observe.mpi.profile import Calls, RankProfile, Snapshot
-from observe.mpi.unexpected import unexpected_of
-from observe.mpi.waits import waits_of
 
 #: Calls that send a message; a persistent one is sent by MPI_Start.
 SENDS: Final = frozenset((

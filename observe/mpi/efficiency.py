@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from npc.observe.mpi.profile import WHOLE, RankProfile
 from npc.records.mpi_profile import Efficiency, Made, Rank
-from observe.mpi.profile import WHOLE, RankProfile
 
 #: Instructions are counted inside MPI as well, where a rank polls. Above this share of its time they would be
 #: MPI's more than the program's.

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from observe.mpi.profile import Arrival, Communicator, Message, RankProfile
+from npc.observe.mpi.profile import Arrival, Communicator, Message, RankProfile
 
 #: Nobody leaves before everybody has come. (Of v-forms with empty parts one may: who left earlier than the
 #: last rank came has not waited for it.)

@@ -1,8 +1,8 @@
 """The file that the profiling library counts in: its place while a rank runs, and what is kept of it.
 
-It is memory without a name, which `observe.rank` holds and the library maps: whatever ends the rank, the
+It is memory without a name, which `npc.observe.rank` holds and the library maps: whatever ends the rank, the
 numbers are there, and nothing is left behind. The layout is library/file.h's. Only the standard library,
-since `observe.rank` has no other.
+since `npc.observe.rank` has no other.
 """
 
 from __future__ import annotations

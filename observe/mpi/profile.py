@@ -1,7 +1,7 @@
 """What one rank of a program did inside MPI, as the profiling library counted it.
 
 Times are seconds, sizes bytes. Moments are seconds on the clock of the rank's node (CLOCK_MONOTONIC);
-`observe.mpi.clocks` takes them to that of the first rank's node. Ranks are those of MPI_COMM_WORLD.
+`npc.observe.mpi.clocks` takes them to that of the first rank's node. Ranks are those of MPI_COMM_WORLD.
 """
 
 from __future__ import annotations

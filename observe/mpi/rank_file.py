@@ -1,4 +1,4 @@
-"""A rank's file, as the profiling library and `observe.mpi.place` leave it (layout: library/file.h)."""
+"""A rank's file, as the profiling library and `npc.observe.mpi.place` leave it (layout: library/file.h)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from npc.files import LARGEST_TABLE, read_bytes
 from npc.machine.sysfs import format_cpus
-from npc.records.units import plural
-from observe.mpi.place import HEADER, MAGIC, SECTION, VERSION, TableSection
-from observe.mpi.profile import (
+from npc.observe.mpi.place import HEADER, MAGIC, SECTION, VERSION, TableSection
+from npc.observe.mpi.profile import (
     WHOLE,
     Arrival,
     Calls,
@@ -24,8 +23,9 @@ from observe.mpi.profile import (
     Peer,
     RankProfile,
 )  # fmt: skip
-from observe.mpi.variables import read_counters
-from observe.rank_files import WatchedRank
+from npc.observe.mpi.variables import read_counters
+from npc.observe.rank_files import WatchedRank
+from npc.records.units import plural
 
 #: Names of the header's fields.
 _HEADER: Final = (

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 from npc.columns import columns
 from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Tick, Trace, linear_ticks, quantity_axis
 from npc.files import valid
+from npc.observe.mpi.efficiency import Scaling, efficiency_by_region, efficiency_of, in_region, scaling_of
 from npc.records.mpi_profile import Efficiency, Rank, profile_of
 from npc.records.observed import read_document
 from npc.records.units import format_quantity
-from observe.mpi.efficiency import Scaling, efficiency_by_region, efficiency_of, in_region, scaling_of
 
 SCHEMA: Final = 1
 _PATTERN: Final = "*.observed.json"

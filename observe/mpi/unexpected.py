@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from npc.observe.mpi.clocks import Clocks
+from npc.observe.mpi.profile import RankProfile
+from npc.observe.mpi.waits import match_messages
 from npc.records.mpi_profile import Unexpected
-from observe.mpi.clocks import Clocks
-from observe.mpi.profile import RankProfile
-from observe.mpi.waits import match_messages
 
 #: Endings of names of performance variables; the first one that an MPI has.
 _COUNTED: Final = (

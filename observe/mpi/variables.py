@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from observe.mpi.asked import ASKED
-from observe.mpi.profile import Snapshot, Variable
+from npc.observe.mpi.asked import ASKED
+from npc.observe.mpi.profile import Snapshot, Variable
 
 #: Sizes of library/variables.h.
 COLUMNS: Final = 512

@@ -4,7 +4,7 @@ A collective: the time until the last rank has come is waiting (of a broadcast, 
 reduction to one rank only the root waits). A message: a receiver waits until its sender has begun (late
 sender), a synchronous sender until its receiver has asked (late receiver). These are the wait states of
 Scalasca (Geimer et al., 2010). Moments of different nodes can be compared as exactly as their clocks
-(`observe.mpi.clocks`): waiting that is shorter than the error is none, and where the error is not small
+(`npc.observe.mpi.clocks`): waiting that is shorter than the error is none, and where the error is not small
 beside the calls nothing is told.
 
 What a rank was late for is not followed further back: who comes late because it waited itself is late.
@@ -19,10 +19,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Final, NamedTuple, TypeVar
 
-from npc.records.mpi_profile import CollectiveWait, Kind, Late, MessageWait, Wait, Waits
-from npc.records.units import format_quantity, plural
-from observe.mpi.clocks import Clocks
-from observe.mpi.matching import (
+from npc.observe.mpi.clocks import Clocks
+from npc.observe.mpi.matching import (
     ALL_TO_ALL,
     FROM_ROOT,
     TO_ROOT,
@@ -31,7 +29,9 @@ from observe.mpi.matching import (
     collective_calls,
     matched_messages,
 )
-from observe.mpi.profile import RankProfile
+from npc.observe.mpi.profile import RankProfile
+from npc.records.mpi_profile import CollectiveWait, Kind, Late, MessageWait, Wait, Waits
+from npc.records.units import format_quantity, plural
 
 #: Sends that may stand until the receiver has asked.
 _BLOCKING_SENDS: Final = frozenset({"MPI_Send", "MPI_Ssend"})

@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Final
 
 from npc.machine.bpftrace import NoProbes, refusal
+from npc.observe.probes.bpftrace import Bpftrace, Maps, Watched
+from npc.observe.probes.catalogue import FUNCTION, NEEDS_TYPES, PUSHED, USDT, Wanted
+from npc.observe.probes.counting import CodeAddress, Counters, NoCounter
+from npc.observe.probes.guard import Guard, Judgement
+from npc.observe.probes.places import NoFunction, ProbePoint, find
+from npc.observe.probes.rows import calls, rows_of
+from npc.observe.probes.settings import Settings
 from npc.records.node_probes import NodeProbe, ProbeRow, ProbeStatus
-from observe.probes.bpftrace import Bpftrace, Maps, Watched
-from observe.probes.catalogue import FUNCTION, NEEDS_TYPES, PUSHED, USDT, Wanted
-from observe.probes.counting import CodeAddress, Counters, NoCounter
-from observe.probes.guard import Guard, Judgement
-from observe.probes.places import NoFunction, ProbePoint, find
-from observe.probes.rows import calls, rows_of
-from observe.probes.settings import Settings
 
 #: A bpftrace that has not attached, or ended, by then is given up.
 _ATTACH_S, _END_S = 30.0, 10.0
-#: Kinds by the cost of their events (`observe.costs.probes`), and the tracepoint where these are counted.
+#: Kinds by the cost of their events (`npc.observe.costs.probes`), and the tracepoint where these are counted.
 _COSTS: Final = {
     FUNCTION: "function", USDT: "entry", "syscalls": "syscall", "io": "syscall", "scheduler": "switch",
     "faults": "fault",
@@ -40,7 +40,7 @@ _COUNTED: Final = {
 @dataclass(frozen=True, slots=True)
 class NodeProbes:
     """What all probes of a node share. stem: of their files, ``FOLDER/HOST.RANK``; token:
-    `observe.probes.settings.read_token`; seconds: between snapshots; keys: entries that a map may have;
+    `npc.observe.probes.settings.read_token`; seconds: between snapshots; keys: entries that a map may have;
     cpus: where bpftrace may run."""
 
     host: str

@@ -1,10 +1,10 @@
 """Lets a rank be watched by the probes of its node.
 
-One process a node, the keeper (`observe.probes.keeper`), attaches all probes for all ranks of the node; the
-first rank starts it. Ranks and keeper talk through a socket that has a name in the node's memory only: it
+One process a node, the keeper (`npc.observe.probes.keeper`), attaches all probes for all ranks of the node;
+the first rank starts it. Ranks and keeper talk through a socket that has a name in the node's memory only: it
 goes with the keeper, and the one who binds the name is the first. No access rights guard such a name, so it
 is made of a number that nobody else can read, and each end asks the kernel whether the other is of its own
-user. Only the standard library, as in `observe.rank`.
+user. Only the standard library, as in `npc.observe.rank`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.machine.processes import RANK, told
-from observe.asked import Companion
-from observe.probes.credentials import peer
-from observe.probes.settings import Settings, read_token
+from npc.observe.asked import Companion
+from npc.observe.probes.credentials import peer
+from npc.observe.probes.settings import Settings, read_token
 
 #: The keeper gives up on a bpftrace long before.
 _PATIENCE_S: Final = 60.0
@@ -63,8 +63,8 @@ class RankProbes(Companion):
 
     def _clear_up(self) -> None:
         """After a keeper that was killed."""
-        from observe.probes.counting import remove_stale
-        from observe.probes.settings import UNFINISHED
+        from npc.observe.probes.counting import remove_stale
+        from npc.observe.probes.settings import UNFINISHED
 
         remove_stale()
         for mark in self._folder.glob(f"{socket.gethostname()}.*.{UNFINISHED}"):
@@ -103,7 +103,7 @@ class RankProbes(Companion):
         if os.fork():
             return
         try:
-            from observe.probes.keeper import keep
+            from npc.observe.probes.keeper import keep
 
             keep(listening, self._folder, self._name, token, self._settings, cpus)
         finally:

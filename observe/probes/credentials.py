@@ -1,4 +1,4 @@
-"""Who is at the other end of a socket of this node. Only the standard library, as in `observe.rank`."""
+"""Who is at the other end of a socket of this node. Only the standard library, as in `npc.observe.rank`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The observer-effect guard: a probe must not take more of a program's time than was allowed.
 
 Of every probe the events of a rank are counted, and multiplied by what one costs on this machine
-(`observe.probes.cost`). A rate λ of events a second at c seconds each makes a program slower by the factor
-1 + λ·c. The counter itself costs as much as the probe, so in a window of w seconds with n events the program
-ran for only w − n·c of them:
+(`npc.observe.probes.cost`). A rate λ of events a second at c seconds each makes a program slower by the
+factor 1 + λ·c. The counter itself costs as much as the probe, so in a window of w seconds with n events the
+program ran for only w − n·c of them:
 
     λ = n / (w − n·c)
 
@@ -31,7 +31,7 @@ from math import inf, sqrt
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from observe.probes.counting import Counters
+from npc.observe.probes.counting import Counters
 
 #: A first judgement takes so long from the first event on, and a second at most.
 _BELIEVED_S: Final = 0.1

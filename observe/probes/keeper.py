@@ -4,7 +4,7 @@ It starts with the first rank and ends with the last, or when their launcher is 
 it counts then; ranks that are killed hang up. Every probe is a bpftrace
 of its own, so that one that is taken away leaves the others alone; bpftrace ends with this process, and what
 it has attached ends with bpftrace. What was counted goes to ``FOLDER/HOST.RANK.probes``, once a second and at
-the end. Only the standard library, as in `observe.rank`.
+the end. Only the standard library, as in `npc.observe.rank`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Final
 from npc import own_folder
 from npc.machine.bpftrace import NoProbes
 from npc.machine.processes import local_ranks, read
+from npc.observe.own_session import leave_launcher
+from npc.observe.probes.attachment import Attachment, NodeProbes
+from npc.observe.probes.bpftrace import Bpftrace
+from npc.observe.probes.catalogue import RANKS as FOLLOWER
+from npc.observe.probes.catalogue import read_wanted
+from npc.observe.probes.credentials import peer
+from npc.observe.probes.settings import PROBES, UNFINISHED, Settings
 from npc.records.node_probes import NodeProbe
-from observe.own_session import leave_launcher
-from observe.probes.attachment import Attachment, NodeProbes
-from observe.probes.bpftrace import Bpftrace
-from observe.probes.catalogue import RANKS as FOLLOWER
-from observe.probes.catalogue import read_wanted
-from observe.probes.credentials import peer
-from observe.probes.settings import PROBES, UNFINISHED, Settings
 
 #: A first rank that has not called by then was killed.
 _CALL_S: Final = 60.0
@@ -50,7 +50,7 @@ _WRITING: Final = 0.02
 @dataclass
 class _Rank:
     """A rank that is connected: it waits for an answer, or runs, or has ended. watcher: the process of
-    `observe.rank`; launcher: that one's parent."""
+    `npc.observe.rank`; launcher: that one's parent."""
 
     connection: socket.socket
     watcher: int
@@ -65,7 +65,7 @@ def keep(
     listening: socket.socket, folder: Path, name: str, token: int, settings: Settings, cpus: Iterable[int]
 ) -> None:
     """Attach what was asked for and stay until all ranks have ended. name: of the rank that started this;
-    token: `observe.probes.settings.read_token`."""
+    token: `npc.observe.probes.settings.read_token`."""
     leave_launcher([listening.fileno()])
     running = folder / f"{name}.{UNFINISHED}"
     with contextlib.suppress(OSError):

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
+from npc.observe.probes.settings import PROBES
+from npc.observe.rank_files import WatchedRank, decoded
 from npc.records.node_probes import NodeProbe, ProbeRow, Probes, ProbeStatus
 from npc.records.units import plural
-from observe.probes.settings import PROBES
-from observe.rank_files import WatchedRank, decoded
 
 #: From best to worst, as far as what was counted is concerned.
 _STATUSES: Final[tuple[ProbeStatus, ...]] = ("attached", "sampled", "stopped", "refused", "unavailable")

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from npc.machine.command import run
-from observe.elf import FUNCTION as CODE
-from observe.elf import IFUNC, ElfFile, Symbol, demangled
-from observe.probes.catalogue import FUNCTION, Wanted
+from npc.observe.elf import FUNCTION as CODE
+from npc.observe.elf import IFUNC, ElfFile, Symbol, demangled
+from npc.observe.probes.catalogue import FUNCTION, Wanted
 
 _MOST_NAMED: Final = 5
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from npc.machine.mounts import mounts
+from npc.observe.probes.bpftrace import Maps
+from npc.observe.probes.catalogue import FUNCTION, USDT, Wanted
 from npc.records.node_probes import ProbeRow
-from observe.probes.bpftrace import Maps
-from observe.probes.catalogue import FUNCTION, USDT, Wanted
 
 #: What the second number of a key says: programs/scheduler.bt, faults.bt, io.bt.
 _SCHEDULER: Final = ("involuntary switches", "wake-ups", "voluntary switches")

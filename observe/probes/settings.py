@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from npc import own_folder
-from observe.probes.catalogue import read_wanted
+from npc.observe.probes.catalogue import read_wanted
 
-#: What the keeper leaves, by its suffix, and the mark of what it has not finished (`observe.rank.RUNNING`).
+#: What the keeper leaves, by its suffix, and the mark of what it has not finished
+#: (`npc.observe.rank.RUNNING`).
 PROBES: Final = "probes"
 UNFINISHED: Final = f"{PROBES}.running"
 #: Seconds of a timer that nobody else sets: 32 years and more.

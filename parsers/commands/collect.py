@@ -28,12 +28,12 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
     """
     from npc.jobs.workpackages import NoRun, find_run
     from npc.machine.platform import InvalidPlatform
+    from npc.parsers.run.collect import collect_run, save_environment
     from npc.records.record import save_csv
     from npc.records.run import RECORDS
     from npc.records.units import plural
     from npc.validity import INVALID, unusable
     from npc.validity.disturbance import in_words
-    from parsers.run.collect import collect_run, save_environment
 
     try:
         folder = find_run(run)

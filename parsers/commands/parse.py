@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-import parsers
+from npc import parsers
 from npc.files import read_input
 from npc.records.reading import OK
 
@@ -37,7 +37,7 @@ def parse(tool: str, files: tuple[str, ...], form: str, command: str) -> None:
 
     Exit code 1 if a FILE holds no usable reading, 2 if TOOL is unknown or a FILE cannot be read.
     """
-    from parsers.commands.outputs import FORMATS
+    from npc.parsers.commands.outputs import FORMATS
 
     if tool not in parsers.names():
         raise click.UsageError(f"there is no parser {tool!r}; there are: {', '.join(parsers.names())}")

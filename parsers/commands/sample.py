@@ -14,7 +14,7 @@ import click
 
 from npc.files import cannot_write
 from npc.parameters import AUTO, PathParameter, Runs, name_values, program_first
-from parsers import names
+from npc.parsers import names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,11 +120,11 @@ def sample(
     import npc.jobs.sample as sampling
     from npc.jobs.rounds import Rounds
     from npc.jobs.stop import Stop
+    from npc.parsers.run.output import read_output
     from npc.records.launch import LaunchLog
     from npc.records.record import OK
     from npc.records.units import plural
     from npc.statistics.precision import Goal
-    from parsers.run.output import read_output
 
     try:
         if tool not in (RAW, *names()):

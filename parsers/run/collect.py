@@ -14,10 +14,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
-import parsers
+from npc import parsers
 from npc.document import below
 from npc.files import copy, read_text
 from npc.jobs.workpackages import read_workpackages
+from npc.parsers.observed import rank_cpus, watching
+from npc.parsers.run.output import read_output
 from npc.records import series
 from npc.records.build import Origin, record_of_failure, records_of
 from npc.records.environment import read_environment
@@ -26,8 +28,6 @@ from npc.records.record import Record
 from npc.records.run import WORKPACKAGES
 from npc.records.series import RANK_CPUS
 from npc.validity.run import judge_run, platform_of
-from parsers.observed import rank_cpus, watching
-from parsers.run.output import read_output
 
 #: What `npc observe` leaves beside a launch's output.
 OBSERVED: Final = ".observed.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import parsers
+from npc import parsers
 from npc.files import leads_out, read_text
 from npc.records.build import unread
 from npc.records.launch import Launch

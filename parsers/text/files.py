@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from parsers.text.documents import object_of
+from npc.parsers.text.documents import object_of
 
 _HEAD: Final = re.compile(r"\n# NPC files: (\{[^\n]{1,4000}\})(?=\n)")
 #: What records note of it. file_size: bytes of all files of a node;

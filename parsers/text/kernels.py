@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from npc.machine.sysfs import parse_cpus
+from npc.parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines, sections
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import row_contradiction
-from parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines, sections
 
 _LIBRARY: Final = re.compile(r"\nLibrary = ([^\n,]{1,80}), [^\n]*(?=\n)")
 _VERSION: Final = re.compile(r"\nVersion = [^\n]*?([0-9]{1,5}(?:\.[0-9]{1,9}){1,4})[^\n]*(?=\n)")

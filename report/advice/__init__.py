@@ -18,9 +18,9 @@ from typing import Literal
 from npc.files import InvalidFile
 from npc.machine.platform import InvalidPlatform, find_platform
 from npc.machine.programs import PROGRAMS_FILE, Remembered, remembered
-from report.advice import rules
-from report.advice.rule import RULES, AdviceRule, Hint
-from report.runs import Run, joined, program_of, read_runs
+from npc.report.advice import rules
+from npc.report.advice.rule import RULES, AdviceRule, Hint
+from npc.report.runs import Run, joined, program_of, read_runs
 
 
 def gather(paths: Sequence[Path], platform: str = "") -> Run:
@@ -46,7 +46,7 @@ def gather(paths: Sequence[Path], platform: str = "") -> Run:
 def all_rules() -> list[AdviceRule]:
     """All rules, by name."""
     for module in pkgutil.iter_modules(rules.__path__):
-        importlib.import_module(f"report.advice.rules.{module.name}")
+        importlib.import_module(f"npc.report.advice.rules.{module.name}")
     return sorted(RULES.values(), key=lambda each: each.name)
 
 

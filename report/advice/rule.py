@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from report.runs import Run
+from npc.report.runs import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class AdviceRule:
 _WORDS: Final[dict[str, dict[str, Any]]] = msgspec.toml.decode(
     Path(__file__).with_name("rules.toml").read_bytes()
 )
-#: All rules whose module is loaded (`report.advice.all_rules` loads every one).
+#: All rules whose module is loaded (`npc.report.advice.all_rules` loads every one).
 RULES: Final[dict[str, AdviceRule]] = {}
 
 

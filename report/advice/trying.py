@@ -1,8 +1,8 @@
 """``npc advise --try``: the launch that a hint rests on, with and without the change, and what it brought.
 
 Launches with and without take turns in blocks of four, each ABBA or BAAB by lot, so a machine that drifts
-does so for both alike; the interval of the ratio is that of `report.compare.difference`, of samples of one
-run. What drift adds to the spread of both makes it wider, never narrower.
+does so for both alike; the interval of the ratio is that of `npc.report.compare.difference`, of samples of
+one run. What drift adds to the spread of both makes it wider, never narrower.
 
 The change is a part of the command line (``env NAME=VALUE …``): it ends with the launch.
 """
@@ -31,11 +31,11 @@ from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
 from npc.records.series import identity
 from npc.records.units import METRICS, plural
-from report.advice import Advice
-from report.advice.rule import AdviceRule, Hint, Trial
-from report.compare.pairs import Choice, Pair, compare_sides
-from report.compare.sides import Side
-from report.runs import Run, program_of
+from npc.report.advice import Advice
+from npc.report.advice.rule import AdviceRule, Hint, Trial
+from npc.report.compare.pairs import Choice, Pair, compare_sides
+from npc.report.compare.sides import Side
+from npc.report.runs import Run, program_of
 
 #: The setting by which records of a trial are none of the platform's usual ones: ``no``, or what was changed.
 TRIED: Final = "tried"

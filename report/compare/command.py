@@ -16,8 +16,8 @@ from npc.parameters import PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from report.compare.pairs import Comparison
-    from report.compare.sides import Side
+    from npc.report.compare.pairs import Comparison
+    from npc.report.compare.sides import Side
 
 #: A difference of the kind that ``--fail-on`` names.
 EXIT_DIFFERS: Final = 7
@@ -101,9 +101,9 @@ def compare(
     Exit codes: 0; 1 nothing can be compared, or it cannot be told whether what differs is worse; 2 usage; 7
     what --fail-on asks for.
     """
-    from report.compare.earlier import EarlierRuns
-    from report.compare.pairs import Choice, compare_sides, direction
-    from report.history import usual_history
+    from npc.report.compare.earlier import EarlierRuns
+    from npc.report.compare.pairs import Choice, compare_sides, direction
+    from npc.report.history import usual_history
 
     status_line.show(f"reading {' '.join(what)}")
     folder = history or usual_history()
@@ -142,8 +142,8 @@ def _sides(
 ) -> tuple[list[Side], list[Side]]:
     """(what was named, whole; two sides of it or more, the reference first)."""
     from npc.records.record import InvalidRecord
-    from report.compare.pairs import narrowed
-    from report.compare.sides import NoSide, name_sides, read_side, split_side
+    from npc.report.compare.pairs import narrowed
+    from npc.report.compare.sides import NoSide, name_sides, read_side, split_side
 
     try:
         whole = [read_side(word, history) for word in what]
@@ -178,7 +178,7 @@ def _couples(sides: Sequence[Side], by: str, reference: str) -> list[tuple[Side,
 
 
 def _show(comparisons: Sequence[Comparison], by: str, form: str, everything: bool) -> None:
-    from report.compare import outputs
+    from npc.report.compare import outputs
 
     if form == "json":
         click.echo(outputs.to_json(comparisons, by))
@@ -193,7 +193,7 @@ def _show(comparisons: Sequence[Comparison], by: str, form: str, everything: boo
 
 def _draw(sides: Sequence[Side], folder: Path) -> None:
     from npc.machine.platform import InvalidPlatform
-    from report.compare.plots import draw
+    from npc.report.compare.plots import draw
 
     try:
         written = draw(sides, folder)

@@ -17,8 +17,8 @@ from npc.records.history import History, InvalidHistory
 from npc.records.record import InvalidRecord, Record
 from npc.records.run import RECORDS, read_run
 from npc.records.series import REMEASURED
-from report.compare.difference import ENOUGH_RUNS
-from report.compare.sides import Side
+from npc.report.compare.difference import ENOUGH_RUNS
+from npc.report.compare.sides import Side
 
 #: Last runs and nights of a platform that are looked at: 435 pairs.
 _MOST: Final = 30

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from npc.machine.facts import of_machine, tuning
-from report.compare.sides import Side
-from report.runs import Run
+from npc.report.compare.sides import Side
+from npc.report.runs import Run
 
 _UNSET: Final = "not set"
 

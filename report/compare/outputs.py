@@ -15,9 +15,9 @@ import click
 
 from npc.columns import columns, sentences
 from npc.records.units import format_quantity, format_size, plural
+from npc.report.compare.difference import ENOUGH_RUNS, LEAST_FREEDOM
+from npc.report.compare.pairs import FALSE_DISCOVERY, Comparison, Pair
 from npc.terminal import styled
-from report.compare.difference import ENOUGH_RUNS, LEAST_FREEDOM
-from report.compare.pairs import FALSE_DISCOVERY, Comparison, Pair
 
 T = TypeVar("T")
 Row = tuple[str, ...]

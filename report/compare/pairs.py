@@ -16,9 +16,7 @@ from npc import catalogue
 from npc.records.record import Record
 from npc.records.series import DISTURBED, MOVED, Series, circumstances, share_taken, test_name
 from npc.records.units import METRICS, format_size
-from npc.statistics.medians import false_discovery
-from npc.validity.disturbance import in_words
-from report.compare.difference import (
+from npc.report.compare.difference import (
     LEAST_LAUNCHES,
     LaunchValue,
     RunNoise,
@@ -28,8 +26,10 @@ from report.compare.difference import (
     run_medians,
     spread_of_runs,
 )
-from report.compare.environments import Fact, environments_differ
-from report.compare.sides import Side
+from npc.report.compare.environments import Fact, environments_differ
+from npc.report.compare.sides import Side
+from npc.statistics.medians import false_discovery
+from npc.validity.disturbance import in_words
 
 Change = Literal["better", "worse", "different", "same", "not comparable"]
 #: Expected share of wrong ones among the differences that are called (Benjamini, Hochberg).
@@ -162,7 +162,7 @@ class Choice:
 def compare_sides(a: Side, b: Side, choice: Choice, earlier: Mapping[str, Side] | None = None) -> Comparison:
     """All series of two sides, paired and judged.
 
-    earlier: platform → other runs of it (`report.compare.earlier`), which say how its runs differ.
+    earlier: platform → other runs of it (`npc.report.compare.earlier`), which say how its runs differ.
     """
     found_a, found_b = (_samples(side, choice) for side in (a, b))
     drift = _drift(found_a), _drift(found_b)

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from npc.report.compare.sides import Side
+from npc.roofline.analyse import analyse
+from npc.roofline.comparison import SweepLine, draw_sweeps, find_sweeps
+from npc.roofline.overlay import MOST, draw_overlay
+from npc.roofline.result import Roofline
 from npc.validity.run import platform_of
-from report.compare.sides import Side
-from roofline.analyse import analyse
-from roofline.comparison import SweepLine, draw_sweeps, find_sweeps
-from roofline.overlay import MOST, draw_overlay
-from roofline.result import Roofline
 
 
 def draw(sides: Sequence[Side], folder: Path) -> list[Path]:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from report.plan.planning import Machine, Plan
+    from npc.report.plan.planning import Machine, Plan
 
 SCHEMA: Final = 1
 GOALS: Final = ("accept", "slow", "compare", "watch")
-#: Questions that one model answers (`roofline.choice.QUESTIONS`).
+#: Questions that one model answers (`npc.roofline.choice.QUESTIONS`).
 QUESTIONS: Final = (
     "message", "stream", "collective", "overlap", "burst", "layout", "superstep", "contention",
 )  # fmt: skip
@@ -51,7 +51,7 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
     from npc.cli import entry_points
     from npc.columns import sentences
     from npc.records.units import parse_duration
-    from report.plan.planning import TooLittleTime, make_model_plan, make_plan
+    from npc.report.plan.planning import TooLittleTime, make_model_plan, make_plan
 
     try:
         budget = parse_duration(budget_text)
@@ -93,9 +93,9 @@ def _machine(name: str, nodes: int | None) -> Machine:
     from npc.machine.tools import TOOLS, find
     from npc.machine.topology import processors
     from npc.places import suite, typed, workplace
+    from npc.report.plan.earlier import steps_seen
+    from npc.report.plan.planning import Machine
     from npc.validity.rules.cache import last_level_bytes
-    from report.plan.earlier import steps_seen
-    from report.plan.planning import Machine
 
     home = suite()
     folder = platform_folder(home, name)

@@ -15,9 +15,9 @@ from npc import catalogue
 from npc.catalogue.row import JOB_S, Step
 from npc.places import home, typed, workplace
 from npc.records.units import format_duration
+from npc.report.plan.earlier import EarlierStep
+from npc.roofline.choice import QUESTIONS, Layer, PlannedMeasurement, jobs_of
 from npc.statistics.medians import MIN_SAMPLES, MOST_LOOKS
-from report.plan.earlier import EarlierStep
-from roofline.choice import QUESTIONS, Layer, PlannedMeasurement, jobs_of
 
 MOST_SAMPLES: Final = MOST_LOOKS
 #: Rounds of random pairs by which a slow node is found at 2 % of noise (docs/blame.md).
@@ -100,8 +100,9 @@ class TooLittleTime(ValueError):
 
 
 def make_model_plan(name: str, machine: Machine, budget_s: float) -> Plan:
-    """The plan for a question that one model answers (`roofline.choice.QUESTIONS`): what measures the model's
-    parts by MPI and, where that is asked, by what lies below it on this machine. Raises `TooLittleTime`."""
+    """The plan for a question that one model answers (`npc.roofline.choice.QUESTIONS`): what measures the
+    model's parts by MPI and, where that is asked, by what lies below it on this machine. Raises
+    `TooLittleTime`."""
     asked = QUESTIONS[name]
     layers: list[Layer] = ["mpi"]
     if asked.below and (machine.rdma or not machine.one_machine):

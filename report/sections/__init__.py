@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from npc.page.blocks import Block, Text
-from report.runs import Report, Run
+from npc.report.runs import Report, Run
 
 #: In the order of the page.
 SECTIONS: Final = (

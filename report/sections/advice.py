@@ -11,12 +11,12 @@ from npc.page.blocks import (
     Text,
 )
 from npc.records.units import plural
-from report.advice import Advice, advise, conclusion
-from report.compare.pairs import Pair
-from report.runs import Report, Run
-from report.score import Score, measured, score
-from report.sections import runs_of
-from report.tried import HEADER, TRIED_FILE, Tried, read_tried, row
+from npc.report.advice import Advice, advise, conclusion
+from npc.report.compare.pairs import Pair
+from npc.report.runs import Report, Run
+from npc.report.score import Score, measured, score
+from npc.report.sections import runs_of
+from npc.report.tried import HEADER, TRIED_FILE, Tried, read_tried, row
 
 TITLE = "Advice and score"
 _KINDS = {"worse": "bad", "better": "good"}

@@ -14,10 +14,10 @@ from npc.machine.fabric import ELSEWHERE, Topology, natural, places
 from npc.page.blocks import Block, Cell, Figure, Table, Text, amounts_figure, count, grid_figure, number
 from npc.records.nodes import Hosts
 from npc.records.series import Series
-from report.history import HistoryView
-from report.nodes import NodeHistory, Nodes
-from report.runs import Report, Run
-from report.sections import present
+from npc.report.history import HistoryView
+from npc.report.nodes import NodeHistory, Nodes
+from npc.report.runs import Report, Run
+from npc.report.sections import present
 
 TITLE = "Nodes: allocation and health"
 #: Nodes in a row of the map.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npc.page.blocks import NOTHING, Block, Cell, Table, Text, quantity
-from report.compare.earlier import EarlierRuns
-from report.compare.outputs import cells, headline, remarks
-from report.compare.pairs import Choice, Half, Pair, compare_sides
-from report.compare.sides import Side
-from report.history import usual_history
-from report.runs import Report, Run
-from report.sections import Absent, environment, runs_of
+from npc.report.compare.earlier import EarlierRuns
+from npc.report.compare.outputs import cells, headline, remarks
+from npc.report.compare.pairs import Choice, Half, Pair, compare_sides
+from npc.report.compare.sides import Side
+from npc.report.history import usual_history
+from npc.report.runs import Report, Run
+from npc.report.sections import Absent, environment, runs_of
 
 TITLE = "Comparison"
 _SHOWN = ("worse", "better", "different")

@@ -17,8 +17,8 @@ from npc.page.blocks import (
 )
 from npc.records.launch import Launch
 from npc.records.units import format_duration, several
-from report.runs import Report, Run
-from report.sections import runs_of
+from npc.report.runs import Report, Run
+from npc.report.sections import runs_of
 
 TITLE = "Environment and provenance"
 #: Launches that are listed; the others are left to ``launches.jsonl``.

@@ -16,10 +16,10 @@ from npc.page.blocks import (
 from npc.records.launch import last_words
 from npc.records.record import Record
 from npc.records.units import plural, several
+from npc.report.runs import Report, Run, hosts_of
+from npc.report.sections import runs_of
 from npc.validity import Violation, grouped, unusable
 from npc.validity.rule import Rule
-from report.runs import Report, Run, hosts_of
-from report.sections import runs_of
 
 TITLE = "What failed, and why"
 _MEANING = {

@@ -32,9 +32,9 @@ from npc.page.blocks import (
 from npc.records.series import REMEASURED, Series
 from npc.records.units import METRICS, format_quantity, plural
 from npc.records.verdicts import JudgedSeries
-from report.history import HistorySeries, HistoryView, NightValue
-from report.runs import Report
-from report.sections import Absent
+from npc.report.history import HistorySeries, HistoryView, NightValue
+from npc.report.runs import Report
+from npc.report.sections import Absent
 
 TITLE = "Time series"
 _RANK = {"FAIL": 0, "DEGRADED": 1, "INVALID": 2, "MISSING": 3, "CHANGED": 4, "WATCH": 5, "": 6, "PASS": 7}

@@ -21,11 +21,11 @@ from npc.page.blocks import (
 )
 from npc.records.hotspots import Hotspot, Hotspots
 from npc.records.units import plural
-from report.observed import Observed, overhead_lines
-from report.programs import programs
-from report.runs import Report, Run
-from report.sections import present
-from roofline.kernels import kernel_lines
+from npc.report.observed import Observed, overhead_lines
+from npc.report.programs import programs
+from npc.report.runs import Report, Run
+from npc.report.sections import present
+from npc.roofline.kernels import kernel_lines
 
 TITLE = "Hotspots"
 _READING = (

@@ -32,10 +32,10 @@ from npc.page.blocks import (
 from npc.records.mpi_profile import Profile
 from npc.records.mpi_summary import summary
 from npc.records.units import format_quantity, format_size
-from report.observed import Observed
-from report.programs import programs
-from report.runs import Report, Run
-from report.sections import present
+from npc.report.observed import Observed
+from npc.report.programs import programs
+from npc.report.runs import Report, Run
+from npc.report.sections import present
 
 TITLE = "Inside MPI"
 #: Counters of a program that are drawn.

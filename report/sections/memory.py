@@ -31,10 +31,10 @@ from npc.page.blocks import (
 )
 from npc.records.memory_use import SHARINGS, MemoryHint, MemoryUse, RankMemory, Structure
 from npc.records.units import format_size, plural, several
-from report.observed import Observed, overhead_lines
-from report.programs import programs
-from report.runs import Report, Run
-from report.sections import present
+from npc.report.observed import Observed, overhead_lines
+from npc.report.programs import programs
+from npc.report.runs import Report, Run
+from npc.report.sections import present
 
 TITLE = "Memory"
 #: Structures with a map of their accesses, and with their sharing over time.

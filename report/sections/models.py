@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from npc.figures.chart import Chart
 from npc.page.blocks import Block, Cell, Table, Text, beside, chart_figure, size_cell
-from report.runs import Report, Run
-from report.sections import Absent, left_out, runs_of
-from roofline.fit_plot import describe, error_text
-from roofline.fit_table import (
+from npc.report.runs import Report, Run
+from npc.report.sections import Absent, left_out, runs_of
+from npc.roofline.fit_plot import describe, error_text
+from npc.roofline.fit_table import (
     believed_tables,
     collectives_table,
     parameter_rows,
     share_cell,
     short_source_text,
 )
-from roofline.fits import Fit, Fits, fit_records
-from roofline.table import quantity_texts
+from npc.roofline.fits import Fit, Fits, fit_records
+from npc.roofline.table import quantity_texts
 
 TITLE = "Communication models"
 _SHOWS = "Measured times of one message over its size (marks), and Hockney's model T(m) = α + β·m (lines)."

@@ -25,8 +25,8 @@ from npc.page.blocks import (
     size_cell,
 )
 from npc.records.units import format_quantity
-from report.runs import Repeats, Report, Run
-from report.sections import of_runs, present
+from npc.report.runs import Repeats, Report, Run
+from npc.report.sections import of_runs, present
 
 TITLE = "Memory of a node"
 _ABSENT = "memory's latencies were not measured (tag memory)"

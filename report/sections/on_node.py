@@ -18,11 +18,11 @@ from npc.page.blocks import (
 from npc.records.mpi_profile import Profile
 from npc.records.node_probes import NodeRow, Probes
 from npc.records.units import format_quantity, several
-from report.observed import Observed, overhead_lines
-from report.probe import probe_blocks
-from report.programs import programs
-from report.runs import Report, Run
-from report.sections import present
+from npc.report.observed import Observed, overhead_lines
+from npc.report.probe import probe_blocks
+from npc.report.programs import programs
+from npc.report.runs import Report, Run
+from npc.report.sections import present
 
 TITLE = "On the node"
 #: Rows of ranks.

@@ -10,8 +10,8 @@ from typing import Final
 from npc import catalogue
 from npc.page.blocks import Block, Cell, Table, count, number, percent, quantity
 from npc.records.series import CORE
-from report.runs import Repeats, Report, Run
-from report.sections import of_runs, present
+from npc.report.runs import Repeats, Report, Run
+from npc.report.sections import of_runs, present
 
 TITLE = "OS noise"
 _ABSENT = "what the operating system takes was not measured (tag noise)"

@@ -13,8 +13,8 @@ from npc.page.blocks import Block, Cell, Figure, Listing, Table, Text, count, gr
 from npc.records.pair_verdicts import PairsJudgement, PairsVerdict
 from npc.records.series import test_name
 from npc.records.units import METRICS, format_quantity, format_size
-from report.runs import Repeats, Report, Run
-from report.sections import of_runs, present
+from npc.report.runs import Repeats, Report, Run
+from npc.report.sections import of_runs, present
 
 TITLE = "Pairs of nodes"
 #: More nodes than this are drawn as groups of neighbours; by leaf switch where a topology is given.

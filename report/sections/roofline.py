@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from npc.figures.source import host_text
 from npc.page.blocks import Block, Cell, Figure, Listing, beside
-from report.runs import Report, Run
-from report.sections import Absent, left_out, runs_of
-from roofline.applications import Application
-from roofline.page import blocks_of
-from roofline.result import ROOFS, Estimate
-from roofline.table import date_text
+from npc.report.runs import Report, Run
+from npc.report.sections import Absent, left_out, runs_of
+from npc.roofline.applications import Application
+from npc.roofline.page import blocks_of
+from npc.roofline.result import ROOFS, Estimate
+from npc.roofline.table import date_text
 
 TITLE = "Roofline"
 _FILES = {

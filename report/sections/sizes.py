@@ -22,9 +22,9 @@ from npc.page.blocks import (
     size_cell,
 )
 from npc.records.units import METRICS
-from report.runs import Report, Run
-from report.sections import Absent, left_out, runs_of
-from roofline.comparison import SweepLine, axes_of, by_network, describe, find_sweeps, works_on
+from npc.report.runs import Report, Run
+from npc.report.sections import Absent, left_out, runs_of
+from npc.roofline.comparison import SweepLine, axes_of, by_network, describe, find_sweeps, works_on
 
 TITLE = "Bandwidth and latency over message size"
 #: By what is measured and by metric: title, what a chart shows, how to read it.

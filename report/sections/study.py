@@ -29,10 +29,10 @@ from npc.page.blocks import (
 )
 from npc.records.study import ProgramModel, Study
 from npc.records.units import between, format_quantity
+from npc.report.runs import Report, Run
+from npc.report.scaling import scaling, spread, times_of
+from npc.report.sections import present, runs_of
 from npc.statistics.medians import summarise
-from report.runs import Report, Run
-from report.scaling import scaling, spread, times_of
-from report.sections import present, runs_of
 
 TITLE = "Studies"
 _RATE_UNITS: Final = {"cpu": "Hz", "memory": "B/s", "network": "B/s", "io": "B/s"}

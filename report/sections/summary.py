@@ -11,13 +11,13 @@ from npc.places import shown
 from npc.records.pair_verdicts import BlamedByPairs, PairsVerdict
 from npc.records.units import plural
 from npc.records.verdicts import JudgedSeries, Verdict
+from npc.report.advice import advise
+from npc.report.history import HistorySeries, HistoryView
+from npc.report.runs import Report, Run
+from npc.roofline.result import Estimate
+from npc.roofline.table import interval_text, notes, samples, source_text
 from npc.statistics.medians import MIN_SAMPLES
 from npc.validity.disturbance import remark
-from report.advice import advise
-from report.history import HistorySeries, HistoryView
-from report.runs import Report, Run
-from roofline.result import Estimate
-from roofline.table import interval_text, notes, samples, source_text
 
 TITLE = "Summary"
 _VERDICTS = ("FAIL", "DEGRADED", "INVALID", "MISSING", "CHANGED", "WATCH", "PASS")

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from roofline.models.estimate import Parameter
-from roofline.models.fitted import PiecewiseLinear
-from roofline.models.piecewise import Sweep, fit_pieces
+from npc.roofline.models.estimate import Parameter
+from npc.roofline.models.fitted import PiecewiseLinear
+from npc.roofline.models.piecewise import Sweep, fit_pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
+from npc.roofline.models.estimate import Parameter
+from npc.roofline.models.piecewise import PiecewiseFit, Splits, Sweep
 from npc.statistics.medians import MIN_SAMPLES
-from roofline.models.estimate import Parameter
-from roofline.models.piecewise import PiecewiseFit, Splits, Sweep
 
 #: The error of a prediction is bounded with this probability where there are sizes enough.
 HELD_OUT_LEVEL: Final = 0.95
@@ -53,7 +53,7 @@ class Fitted:
 
     @property
     def evidence(self) -> str:
-        """What the intervals rest on: ``launches`` or ``residuals`` (`roofline.models.estimate`)."""
+        """What the intervals rest on: ``launches`` or ``residuals`` (`npc.roofline.models.estimate`)."""
         return "launches" if self.launches >= MIN_SAMPLES else "residuals"
 
     @property

@@ -2,7 +2,7 @@
 
 R. W. Hockney, The communication challenge for MPP: Intel Paragon and Meiko CS-2, Parallel Computing 20(3),
 1994, equation 1: t = t₀ + n/r∞, so that α = t₀, β = 1/r∞; n½ = α/β is the size at half of r∞. One line
-suits no MPI that switches from eager to rendezvous, hence the pieces (`roofline.models.piecewise`).
+suits no MPI that switches from eager to rendezvous, hence the pieces (`npc.roofline.models.piecewise`).
 
 T is the time of one message one way, which a ping-pong measures as half its round trip.
 """
@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from roofline.models.fitted import PiecewiseLinear, line_parameters
-from roofline.models.piecewise import MOST_PIECES, Sweep, fit_pieces
+from npc.roofline.models.fitted import PiecewiseLinear, line_parameters
+from npc.roofline.models.piecewise import MOST_PIECES, Sweep, fit_pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ wait for the gap g. Measured as the parametrised round trip time of n messages o
     PRTT(n,0,1) = R + (n − 1)·o + max(0, n − f)·(g − o),
 
 two lines that meet at n = f. Each measured n between is tried for f, the least relative squares count; f is
-kept if the second line earns its penalty (`roofline.models.piecewise`) and is the steeper one. Without it
+kept if the second line earns its penalty (`npc.roofline.models.piecewise`) and is the steeper one. Without it
 every message costs the gap from the first on: f = 1. Intervals of o, g and R are those at the f found; f
 itself lies between its two neighbours among the n measured.
 
@@ -24,11 +24,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from npc.roofline.cross_validation import BURST
+from npc.roofline.models.estimate import EstimatedNumber, Linear, Parameter
+from npc.roofline.models.fitted import Fitted, FittedRange
+from npc.roofline.models.piecewise import LEAST, PENALTY, Sweep, fit_times, reweighted_fit, weighted_fit
 from npc.statistics.arrays import Floats
-from roofline.cross_validation import BURST
-from roofline.models.estimate import EstimatedNumber, Linear, Parameter
-from roofline.models.fitted import Fitted, FittedRange
-from roofline.models.piecewise import LEAST, PENALTY, Sweep, fit_times, reweighted_fit, weighted_fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,10 +27,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from npc.roofline.models.estimate import EstimatedNumber, Parameter
+from npc.roofline.models.fitted import Fitted, PiecewiseLinear, line_parameters, parts_of
+from npc.roofline.models.piecewise import Sweep, design_of, fit_pieces, fit_times, weighted_fit
 from npc.statistics.arrays import Floats
-from roofline.models.estimate import EstimatedNumber, Parameter
-from roofline.models.fitted import Fitted, PiecewiseLinear, line_parameters, parts_of
-from roofline.models.piecewise import Sweep, design_of, fit_pieces, fit_times, weighted_fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

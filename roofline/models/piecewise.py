@@ -32,9 +32,9 @@ from typing import Final
 
 import numpy as np
 
+from npc.roofline.models.estimate import EstimatedNumber, Linear
 from npc.statistics.arrays import Booleans, Floats
 from npc.statistics.medians import MIN_SAMPLES
-from roofline.models.estimate import EstimatedNumber, Linear
 
 Splits = tuple[tuple[int, int], ...]
 

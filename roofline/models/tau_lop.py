@@ -20,9 +20,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from roofline.models.estimate import EstimatedNumber, Parameter
-from roofline.models.fitted import Fitted, parts_of
-from roofline.models.piecewise import PiecewiseFit, Sweep, design_of, fit_on, fit_pieces
+from npc.roofline.models.estimate import EstimatedNumber, Parameter
+from npc.roofline.models.fitted import Fitted, parts_of
+from npc.roofline.models.piecewise import PiecewiseFit, Sweep, design_of, fit_on, fit_pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cron.changes import changed
-from cron.judge import THRESHOLD, judge
-from cron.localise import suspects
-from cron.series import Panel, panel
-from cron.step_detection import StepDetection
+from npc.cron.changes import changed
+from npc.cron.judge import THRESHOLD, judge
+from npc.cron.localise import suspects
+from npc.cron.series import Panel, panel
+from npc.cron.step_detection import StepDetection
 from npc.records.history import History, HistoryRow
 from npc.records.record import Record
 from npc.records.series import Series

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npb.localise import MIN_SLOWDOWN, judge, worst_pairs
-from npb.schedule import schedule
-from npb.suspects import PairResult
 from npc.machine.fabric import Group, Topology
+from npc.npb.localise import MIN_SLOWDOWN, judge, worst_pairs
+from npc.npb.schedule import schedule
+from npc.npb.suspects import PairResult
 
 LEAF = 32
 OUTLIERS = 0.01

@@ -21,8 +21,8 @@ from itertools import combinations
 from pathlib import Path
 
 from npc.records.record import Record, save_csv
-from report.compare.pairs import Choice, Comparison, compare_sides
-from report.compare.sides import Side, read_side
+from npc.report.compare.pairs import Choice, Comparison, compare_sides
+from npc.report.compare.sides import Side, read_side
 from tests.made.launch_noise import CASES, NOISES, RUN_NOISES, SIZES, Noise, RunNoise, simulated
 from tests.paths import ROOT
 
@@ -105,7 +105,7 @@ def found(pairs: int, noise: Noise, slower: float, runs: int = 1, drift: float =
 
 def real_run(folder: Path) -> Path:
     """One short run of this machine: memory and caches by LIKWID, MPI by the OSU ports; six launches each."""
-    from parsers.run.collect import collect_run
+    from npc.parsers.run.collect import collect_run
 
     sample = [str(BIN / "npc"), "sample", "--output"]
     likwid = ["likwid-bench", "-t", "{kernel}", "-w", "{work}", "-i", "{loops}"]

@@ -12,11 +12,11 @@ from statistics import median
 
 import numpy as np
 
-from roofline.fits import fit_series
-from roofline.models import hockney
-from roofline.models.piecewise import Sweep
-from roofline.prediction import Believed, predict
-from roofline.sweeps import SweepSource, SweepTimes
+from npc.roofline.fits import fit_series
+from npc.roofline.models import hockney
+from npc.roofline.models.piecewise import Sweep
+from npc.roofline.prediction import Believed, predict
+from npc.roofline.sweeps import SweepSource, SweepTimes
 
 RUNS = 30
 SIZES = [2**power for power in range(23)]

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from observe.costs.probes import costs
+from npc.observe.costs.probes import costs
 from tests.lab.guarded import build, guarded
 
 MOST = 1.02

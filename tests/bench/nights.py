@@ -12,7 +12,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from cron.nightly import judge_night
+from npc.cron.nightly import judge_night
 from npc.records.history import History, of_night
 from npc.records.journal import Journal
 from npc.records.record import Record

@@ -21,8 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
-import parsers
-from npb.readiness import listening_port
+from npc import parsers
+from npc.npb.readiness import listening_port
 from npc.records.launch import read_launches
 from npc.records.record import OK, read_csv
 from npc.statistics.medians import Summary, summarise
@@ -69,7 +69,7 @@ class Mpi:
         return [str(self.folder / "mpirun"), "-np", "2", *arguments]
 
     def npb(self, *arguments: str) -> list[str]:
-        code = "import sys; from npb.cli import main; sys.exit(main())"
+        code = "import sys; from npc.npb.cli import main; sys.exit(main())"
         return self.command(self.python, "-c", code, *arguments)
 
     def timed(self, command: list[str]) -> float:

@@ -17,9 +17,9 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
+from npc.observe.mpi.build import library_for, mpi_of
+from npc.observe.mpi.place import ProfileFile
 from npc.statistics.medians import summarise
-from observe.mpi.build import library_for, mpi_of
-from observe.mpi.place import ProfileFile
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.paths import ROOT
 

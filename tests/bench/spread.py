@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import fmean, median, quantiles
 from typing import NamedTuple
 
-import parsers
+from npc import parsers
 from npc.columns import columns
 from npc.records.launch import read_launches
 from npc.records.units import format_size

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from npc.records.study import Study
-from roofline.program_model import fit
+from npc.roofline.program_model import fit
 from tests.made.studies import FIXED_CLOCK, NOISE, made_study, random_shares
 
 #: What is different from eleven conditions, six runs each and rates with errors of 2 %.

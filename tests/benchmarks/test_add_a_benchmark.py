@@ -75,7 +75,7 @@ def make_environment(checkout: Path) -> None:
     environment, own = checkout / ".venv", Path(sys.prefix)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     (packages,) = environment.glob("lib/python3*/site-packages")
-    found = (checkout, checkout / "packaging/start", sysconfig.get_path("purelib"))
+    found = (checkout, sysconfig.get_path("purelib"))
     (packages / "checkout.pth").write_text("".join(f"{folder}\n" for folder in found))
     for program in (own / "bin").iterdir():
         ours = environment / "bin" / program.name

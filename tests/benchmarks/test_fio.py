@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import parsers
+from npc import parsers
 from npc.records.record import read_csv
 from tests.lab.cluster import Cluster
 from tests.lab.jube_job import NPC

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import parsers
+from npc import parsers
 from npc.records.record import OK
 from tests.paths import ROOT
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import parsers
+from npc import parsers
 from npc.records.record import OK, read_csv
 from tests.captured import text_of
 from tests.lab.jube_job import NPC, finish, results, run_jube, states

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import parsers
+from npc import parsers
 from npc.records.reading import Reading
 from npc.records.record import OK, read_csv
 from tests.captured import DATA, text_of

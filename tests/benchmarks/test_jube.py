@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-import parsers
+from npc import parsers
 from npc.records.record import Record, read_csv
 from tests.lab.jube_job import (
     NPC,

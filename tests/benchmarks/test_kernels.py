@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-import parsers
+from npc import parsers
 from npc.machine.libraries import find_library
 from npc.records.record import OK
 from tests.paths import ROOT

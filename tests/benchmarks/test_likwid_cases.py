@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import parsers
+from npc import parsers
 from npc.jobs.sample import fill_in, read_cases
 from npc.records.record import OK
 from tests.paths import ROOT

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import parsers
+from npc import parsers
 from npc.records.reading import Reading
 from npc.records.record import OK, read_csv
 from tests import captured

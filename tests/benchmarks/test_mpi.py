@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import parsers
+from npc import parsers
 from npc.records.record import OK, read_csv
 from tests.lab.jube_job import NPC, finish, run_jube, states
 from tests.lab.npb_job import environment_of_test

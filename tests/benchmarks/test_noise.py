@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from npc.parsers.noise import expected_largest, parse
 from npc.records.reading import OK, Reading
 from npc.records.record import Record
 from npc.records.units import METRICS
 from npc.validity import find_lies
 from npc.validity.rule import Circumstances
-from parsers.noise import expected_largest, parse
 from tests.paths import ROOT
 
 SOURCE = ROOT / "benchmarks/noise/noise.c"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import parsers
+from npc import parsers
 from npc.records.record import OK
 from tests.lab.npb_job import environment_of_test, mpirun
 from tests.paths import ROOT

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import parsers
+from npc import parsers
 from npc.records.reading import Reading
 from npc.records.record import OK, read_csv
 from tests.captured import text_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-import parsers
+from npc import parsers
 from npc.jobs.sample import fill_in
 from npc.machine.sysfs import parse_cpus
 from npc.records.record import OK

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cron.agenda import Agenda, EachNode, parts_of_nodes
-from cron.costs import Account, Cost
-from cron.judge import with_postponed
-from cron.rotation import NODES, Work
-from cron.verdict import NightVerdict
+from npc.cron.agenda import Agenda, EachNode, parts_of_nodes
+from npc.cron.costs import Account, Cost
+from npc.cron.judge import with_postponed
+from npc.cron.rotation import NODES, Work
+from npc.cron.verdict import NightVerdict
 from npc.jobs.jube_file import step_names
 from npc.jobs.suite import default_of
 from npc.parameters import TAGS

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cron.judge import judge
-from cron.series import panel
-from cron.verdict import NightVerdict
+from npc.cron.judge import judge
+from npc.cron.series import panel
+from npc.cron.verdict import NightVerdict
 from npc.records.history import History, of_night
 from npc.records.record import Record
 from npc.records.verdicts import Verdict

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cron.counters import STANDS, rising, with_counters, with_links
-from cron.verdict import NightVerdict
+from npc.cron.counters import STANDS, rising, with_counters, with_links
+from npc.cron.verdict import NightVerdict
 from npc.machine.counters import meaning
 from npc.records.history import History
 from npc.records.launch import Launch, LaunchLog

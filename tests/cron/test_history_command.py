@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cron.figures import _alike, _when, course, pictures, relative_by_node
-from cron.variation import variations
-from cron.verdict import SeriesVerdict
+from npc.cron.figures import _alike, _when, course, pictures, relative_by_node
+from npc.cron.variation import variations
+from npc.cron.verdict import SeriesVerdict
 from npc.figures.chart import quantity_axis, time_axis
 from npc.figures.nights import Course, NightPoint, traces
 from npc.machine.fabric import parse

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cron.acceptance import InvalidAcceptance, accept, baselines_of, read_acceptances
-from cron.acceptance_bands import band_of, bands_of
-from cron.judge import THRESHOLD, judge
-from cron.localise import suspects
-from cron.series import label, matches, panel
-from cron.step_detection import StepDetection
-from cron.verdict import NightVerdict, SeriesVerdict
+from npc.cron.acceptance import InvalidAcceptance, accept, baselines_of, read_acceptances
+from npc.cron.acceptance_bands import band_of, bands_of
+from npc.cron.judge import THRESHOLD, judge
+from npc.cron.localise import suspects
+from npc.cron.series import label, matches, panel
+from npc.cron.step_detection import StepDetection
+from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.machine.fabric import parse
 from npc.machine.platform import InvalidPlatform, Platform, read_platform
 from npc.records.history import HistoryRow

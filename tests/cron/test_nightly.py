@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cron import retention
-from cron.nightly import NightRun, Options
-from cron.retention import prunable
-from cron.schedule import blocks, script_text, systemd_units, with_block, without_block
+from npc.cron import retention
+from npc.cron.nightly import NightRun, Options
+from npc.cron.retention import prunable
+from npc.cron.schedule import blocks, script_text, systemd_units, with_block, without_block
 from npc.files import append_line, read_lines
 from npc.jobs.stop import Stop
 from npc.records.history import History

@@ -9,19 +9,19 @@ from statistics import stdev
 
 import pytest
 
-from cron.figures import pictures
-from cron.variation import variations
+from npc.cron.figures import pictures
+from npc.cron.variation import variations
 from npc.figures.allocation import allocations, maps
 from npc.figures.nights import course_names
 from npc.machine.fabric import parse
 from npc.machine.platform import read_platform
 from npc.records.history import History, HistoryRow
 from npc.records.record import Record
-from roofline.analyse import analyse
-from roofline.ceilings import find_ceilings
-from roofline.peak_share import peak_shares, peak_table
-from roofline.points import verdict
-from roofline.scene import compose
+from npc.roofline.analyse import analyse
+from npc.roofline.ceilings import find_ceilings
+from npc.roofline.peak_share import peak_shares, peak_table
+from npc.roofline.points import verdict
+from npc.roofline.scene import compose
 from tests.made.measured import peak
 from tests.made.paper import MEASUREMENTS, NODES, TABLE_5, USED, nights
 

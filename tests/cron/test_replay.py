@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from cron.acceptance import Acceptance, Baseline, baselines_of
-from cron.acceptance_bands import bands_of
-from cron.commands.history import history
-from cron.judge import judge, replay
-from cron.series import Panel, panel
+from npc.cron.acceptance import Acceptance, Baseline, baselines_of
+from npc.cron.acceptance_bands import bands_of
+from npc.cron.commands.history import history
+from npc.cron.judge import judge, replay
+from npc.cron.series import Panel, panel
 from npc.machine.platform import Platform
 from npc.records.history import History, HistoryRow
 from npc.records.journal import Journal

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cron.rotation import NodeNights, NodeState, Work, choose, couples, expected, fitting
+from npc.cron.rotation import NodeNights, NodeState, Work, choose, couples, expected, fitting
 
 BUSY, DOWN = NodeState(idle=False), NodeState(usable=False, idle=False)
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cron.schedule import NotInstalled, cron_block, scron_block, systemd_units
+from npc.cron.schedule import NotInstalled, cron_block, scron_block, systemd_units
 from npc.jobs import jube
 from npc.jobs.stop import Stop
 from npc.one_line import NotOneLine, one_line

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cron.drain import drain_line, to_drain
-from cron.judge import confirmed, with_lost
-from cron.matrix import chosen, part_of, too_few
-from cron.outputs import junit, table, textfile
-from cron.publish import write_verdict
-from cron.verdict import NightVerdict, SeriesVerdict
+from npc.cron.drain import drain_line, to_drain
+from npc.cron.judge import confirmed, with_lost
+from npc.cron.matrix import chosen, part_of, too_few
+from npc.cron.outputs import junit, table, textfile
+from npc.cron.publish import write_verdict
+from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.records.series import Series
 from npc.records.verdicts import Matrix, NightSuspect, Slow, Verdict, read_night
 

@@ -101,8 +101,8 @@ def _serve(folder: Path) -> None:
     context = click.Context(main)
     for name in main.list_commands(context):
         main.get_command(context, name)
-    import roofline.analyse
-    import roofline.table  # noqa: F401  most commands need it
+    import npc.roofline.analyse
+    import npc.roofline.table  # noqa: F401  most commands need it
 
     for line in sys.stdin:
         words, redirected = json.loads(line)

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from observe.memory.build import memory_library
-from observe.memory.companion import RankMemoryTable
-from observe.memory.table import RankTable, read_table
+from npc.observe.memory.build import memory_library
+from npc.observe.memory.companion import RankMemoryTable
+from npc.observe.memory.table import RankTable, read_table
 from tests.paths import ROOT
 
 PROGRAMS = ROOT / "tests/observe/programs"
@@ -33,7 +33,7 @@ class Counted(NamedTuple):
 
 
 def count(program: Path, *arguments: str) -> Counted:
-    """Run it as `observe.rank` does, and read the table."""
+    """Run it as `npc.observe.rank` does, and read the table."""
     settings = {"mode": "count", "library": str(memory_library("count"))}
     companion = RankMemoryTable(program.parent, "host.0", settings)
     with subprocess.Popen(

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from observe.probes.catalogue import read_wanted
-from observe.probes.counting import CodeAddress, Counters
-from observe.probes.guard import Guard, Judgement
-from observe.probes.places import ProbePoint, find
+from npc.observe.probes.catalogue import read_wanted
+from npc.observe.probes.counting import CodeAddress, Counters
+from npc.observe.probes.guard import Guard, Judgement
+from npc.observe.probes.places import ProbePoint, find
 from tests.paths import ROOT
 
 #: Seconds of one event, as it is on machines with few of them: the real ones are measured elsewhere.

@@ -164,7 +164,7 @@ def once(runs: int, folder: Path) -> None:
 
 def main(studies: int = 1, runs: int = 6, first_seed: int = 0) -> None:
     """Real studies of programs with parts of random size, and whether their shares come back."""
-    from roofline.program_model import fit
+    from npc.roofline.program_model import fit
 
     covered = 0
     for seed in range(first_seed, first_seed + studies):

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from observe.asked import Asked
-from observe.mpi.build import library_for
-from observe.mpi.profile import RankProfile
-from observe.mpi.rank_file import read_profiles
-from observe.rank_files import read_ranks
-from observe.run import wait_for_ranks
+from npc.observe.asked import Asked
+from npc.observe.mpi.build import library_for
+from npc.observe.mpi.profile import RankProfile
+from npc.observe.mpi.rank_file import read_profiles
+from npc.observe.rank_files import read_ranks
+from npc.observe.run import wait_for_ranks
 from tests.lab.mpis import WHEELS, Mpi
 from tests.paths import ROOT
 
@@ -48,7 +48,7 @@ def run(mpi: Mpi, ranks: int, folder: Path, *command: str | Path, library: str =
     library = library or str(library_for([beside], str(command[0])))
     folder.mkdir()
     asked = Asked(library=str(library)).to_text()
-    around = [sys.executable, "-ES", ROOT / "observe/rank.py", folder, asked]
+    around = [sys.executable, "-ES", ROOT / "npc/observe/rank.py", folder, asked]
     ended = subprocess.run(
         [mpi.launcher, "-n", str(ranks), *around, *command],
         env={**os.environ, **mpi.environment}, capture_output=True, text=True, timeout=60, check=False,

@@ -13,7 +13,7 @@ from npc.records.history import History
 from npc.records.journal import Journal
 from npc.records.launch import now
 from npc.records.study import write_study
-from roofline.fit_commands import fit
+from npc.roofline.fit_commands import fit
 from tests.made.history import a_record
 from tests.made.inside import observed_runs
 from tests.made.memory_use import memory_use, rank_memory

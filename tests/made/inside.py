@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from npc.observe.mpi.profile import RankProfile
+from npc.observe.observation import read_observation, to_text
+from npc.parsers.run.collect import collect_run
 from npc.records.record import save_csv
-from observe.mpi.profile import RankProfile
-from observe.observation import read_observation, to_text
-from parsers.run.collect import collect_run
 from tests.made.jube_run import launch, write_launches
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 
 import numpy as np
 
-from observe.memory.table import (
+from npc.observe.memory.table import (
     COUNTING,
     HEADER,
     INTERVAL,

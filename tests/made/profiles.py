@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from observe.mpi.profile import (
+from npc.observe.mpi.profile import (
     WHOLE,
     Arrival,
     Calls,

@@ -98,9 +98,9 @@ def _environment() -> str:
 def make_pairs(folder: Path, nodes: int = 8, slow: int = 3) -> Path:
     """What npb leaves of all pairs of `nodes`, half of them in one module of a system and half in another, of
     which one is 20 % slow and one pair failed."""
-    from npb.cluster import PairReadings, save
-    from npb.localise import judge
-    from npb.suspects import PairResult
+    from npc.npb.cluster import PairReadings, save
+    from npc.npb.localise import judge
+    from npc.npb.suspects import PairResult
 
     chance, results, found = random.Random(1), [], []
     for a in range(nodes):
@@ -137,9 +137,9 @@ def make_history(folder: Path, nights: int = 40, platform: str = "fuchs") -> Pat
     on two pairs of nodes every night.
 
     Beside it the raw files of the last `KEPT` nights, but for those of the last night's second launches."""
-    from cron.judge import judge
-    from cron.publish import write_verdict
-    from cron.series import panel
+    from npc.cron.judge import judge
+    from npc.cron.publish import write_verdict
+    from npc.cron.series import panel
     from npc.records.history import History, of_night
     from npc.records.journal import Journal
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-import parsers
+from npc import parsers
 from npc.records.record import Record, save_csv
 from npc.records.units import METRICS
-from roofline.fit_commands import fit
+from npc.roofline.fit_commands import fit
 from tests import captured
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from npc.machine.load import WATCH
+from npc.parsers.run.collect import collect_run
 from npc.records.launch import Launch, read_launches
 from npc.records.record import Record, read_csv
 from npc.validity.check import examine
-from parsers.run.collect import collect_run
 from tests.lab.jube_job import NPC
 from tests.lab.netns import Cluster
 from tests.lab.npb_job import Job, needs_root

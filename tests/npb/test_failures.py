@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from npb import cli
-from npb.coordinator import Conductor
-from npb.nodes import Reception
+from npc.npb import cli
+from npc.npb.coordinator import Conductor
+from npc.npb.nodes import Reception
 from npc.records.launch import read_launches
 from npc.records.record import read_csv
 from tests.lab.npb_job import (

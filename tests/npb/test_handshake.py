@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from npb.addresses import reached_at
-from npb.handshake import SECRET_BYTES, connect
-from npb.interfaces import Address, HostView
-from npb.messages import encode
-from npb.nodes import Node, Reception
+from npc.npb.addresses import reached_at
+from npc.npb.handshake import SECRET_BYTES, connect
+from npc.npb.interfaces import Address, HostView
+from npc.npb.messages import encode
+from npc.npb.nodes import Node, Reception
 
 LO = Address("lo", "127.0.0.1", 8)
 DOCKER = Address("docker0", "172.17.0.1", 16)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from npb.heatmap import MAX_NODES, draw
-from npb.localise import judge
-from npb.suspects import PairResult
 from npc.figures.pairs import Pairs
 from npc.machine.fabric import Topology, parse
+from npc.npb.heatmap import MAX_NODES, draw
+from npc.npb.localise import judge
+from npc.npb.suspects import PairResult
 from tests.made.pairs import Cluster, crossing, slow_link, slow_node
 
 

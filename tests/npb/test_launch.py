@@ -13,11 +13,11 @@ from shutil import which
 import pytest
 
 from npc.machine.load import WATCH
+from npc.parsers.run.collect import collect_run
 from npc.records.launch import read_launches
 from npc.records.record import read_csv
 from npc.records.series import Series
 from npc.statistics.precision import USUAL
-from parsers.run.collect import collect_run
 from tests.lab.npb_job import MPI_ENVIRONMENT, Job, free_port, listening_server, python, run
 from tests.paths import ROOT
 
@@ -252,7 +252,7 @@ def test_a_tool_gets_the_jobs_cpus_and_not_the_ranks(tmp_path: Path) -> None:
 )
 def test_a_launcher_is_known_by_each_of_its_names(launcher: str) -> None:
     """A rank that it binds to a core knows the CPUs of the job."""
-    show = "import os; from npb.placement import job_cpus; print(job_cpus(os.getpid()))"
+    show = "import os; from npc.npb.placement import job_cpus; print(job_cpus(os.getpid()))"
     ended = subprocess.run(
         [launcher, "-n", "1", "--bind-to", "core", sys.executable, "-c", show],
         capture_output=True, text=True, cwd=ROOT, env={**os.environ, **MPI_ENVIRONMENT}, timeout=60,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npb.localise import judge, worst_pairs
-from npb.suspects import Better, Localisation, PairResult
 from npc.machine.fabric import parse
+from npc.npb.localise import judge, worst_pairs
+from npc.npb.suspects import Better, Localisation, PairResult
 from tests.bench import blame as bench_blame
 from tests.made.pairs import FOUR_LEAVES, Cluster, crossing, slow_client, slow_link, slow_node
 

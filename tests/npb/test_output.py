@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from npb.children import MAX_OUTPUT_BYTES
-from npb.launch_result import Blame, LaunchResult, cut
-from npb.output import Output, Stream
+from npc.npb.children import MAX_OUTPUT_BYTES
+from npc.npb.launch_result import Blame, LaunchResult, cut
+from npc.npb.output import Output, Stream
 from npc.records.launch import read_launches
 from tests.lab.npb_job import NPB, Job, free_port, listening_server, mpirun, run
 
@@ -80,7 +80,7 @@ def test_a_stream_is_whole_in_memory_or_on_disk_or_says_where_it_was_cut() -> No
 
 def test_a_full_disk_cuts_a_stream(tmp_path: Path) -> None:
     code = (
-        "import resource; from npb.output import Stream\n"
+        "import resource; from npc.npb.output import Stream\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
         "stream = Stream(b'x' * 2**20)\n"
         "for _ in range(3): stream.add(b'y' * 700_000)\n"

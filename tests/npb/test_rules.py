@@ -17,19 +17,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npb import cli, processes
-from npb.addresses import NoAddress, choose, fill, interface_of, names_to_try
-from npb.cluster import Attempt, by_series, describe, judge_all, pairs_to_repeat
-from npb.interfaces import Address, HostView
-from npb.launch_result import Blame, LaunchResult, judge, parser_of
-from npb.messages import BadMessage, Decoder, encode
-from npb.nodes import Ended
-from npb.output import Output
-from npb.schedule import schedule
-from npb.sweep import MAX_STEPS, BadRepeat, parse_repeat, plan
 from npc.machine.fabric import load
 from npc.machine.load import busiest
 from npc.machine.processes import read
+from npc.npb import cli, processes
+from npc.npb.addresses import NoAddress, choose, fill, interface_of, names_to_try
+from npc.npb.cluster import Attempt, by_series, describe, judge_all, pairs_to_repeat
+from npc.npb.interfaces import Address, HostView
+from npc.npb.launch_result import Blame, LaunchResult, judge, parser_of
+from npc.npb.messages import BadMessage, Decoder, encode
+from npc.npb.nodes import Ended
+from npc.npb.output import Output
+from npc.npb.schedule import schedule
+from npc.npb.sweep import MAX_STEPS, BadRepeat, parse_repeat, plan
 from npc.records.reading import Reading
 
 numbers = st.integers(-(10**6), 10**6)
@@ -364,12 +364,12 @@ def test_a_pair_is_disturbed_on_the_node_where_others_took_more() -> None:
 
 
 def test_what_every_node_loads_before_mpi_is_little() -> None:
-    code = "import npb.cli, sys, json; print(json.dumps(sorted(sys.modules)))"
+    code = "import npc.npb.cli, sys, json; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
     loaded = set(json.loads(done.stdout))
-    heavy = {"asyncio", "numpy", "mpi4py", "click", "subprocess", "dataclasses", "psutil", "parsers"}
+    heavy = {"asyncio", "numpy", "mpi4py", "click", "subprocess", "dataclasses", "psutil", "npc.parsers"}
     assert not loaded & heavy
-    of_npc = {name for name in loaded if name.partition(".")[0] == "npc"}
+    of_npc = {name for name in loaded if name.startswith("npc") and not name.startswith("npc.npb")}
     assert of_npc == {"npc", "npc.machine", "npc.machine.processes", "npc.machine.sysfs", "npc.terminal"}

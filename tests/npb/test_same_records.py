@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-import parsers
-from npb.launch_result import Blame, judge
-from npb.measure import Outcome
-from npb.nodes import Ended
-from npb.output import Output
-from npb.results import Results
-from npb.sweep import SweepStep
+from npc import parsers
+from npc.npb.launch_result import Blame, judge
+from npc.npb.measure import Outcome
+from npc.npb.nodes import Ended
+from npc.npb.output import Output
+from npc.npb.results import Results
+from npc.npb.sweep import SweepStep
+from npc.parsers.run.collect import collect_run
 from npc.records.record import Record, read_csv
 from npc.records.series import Series
-from parsers.run.collect import collect_run
 from tests.captured import outputs, text_of
 from tests.lab.jube_job import finish
 from tests.lab.npb_job import NPB, free_port, mpirun

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npb.schedule import (
+from npc.npb.schedule import (
     InvalidPattern,
     Round,
     circle_round,

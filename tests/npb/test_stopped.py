@@ -41,20 +41,21 @@ def around(module, name, before=False, only=lambda *given: True):
 
 exec(prepare)
 sys.argv[1:3] = []
-from npb.cli import main
+from npc.npb.cli import main
 sys.exit(main())
 """
 
 #: Where it is killed → what the driver executes.
 PLACES = {
     "while Python starts": "pause('python')",
-    "before the agent is forked": "import npb.rank; around(npb.rank, 'adopt_orphans', before=True)",
-    "before MPI": "import npb.rank; around(npb.rank, '_start_mpi', before=True)",
-    "within MPI": "import npb.rank; around(npb.rank, '_receive', only=lambda _: 'mpi4py.MPI' in sys.modules)",
-    "after the coordinator was forked": "import npb.rank; around(npb.rank, '_start_coordinator')",
-    "after MPI": "import npb.rank; "
-    "around(npb.rank, '_send', before=True, only=lambda _, message: 'control' in message)",
-    "before the agent serves": "import npb.agent; around(npb.agent.Agent, 'serve', before=True)",
+    "before the agent is forked": "from npc.npb import rank; around(rank, 'adopt_orphans', before=True)",
+    "before MPI": "from npc.npb import rank; around(rank, '_start_mpi', before=True)",
+    "within MPI": "from npc.npb import rank; "
+    "around(rank, '_receive', only=lambda _: 'mpi4py.MPI' in sys.modules)",
+    "after the coordinator was forked": "from npc.npb import rank; around(rank, '_start_coordinator')",
+    "after MPI": "from npc.npb import rank; "
+    "around(rank, '_send', before=True, only=lambda _, message: 'control' in message)",
+    "before the agent serves": "from npc.npb import agent; around(agent.Agent, 'serve', before=True)",
 }
 
 
@@ -114,9 +115,9 @@ def test_the_limit_holds_although_a_process_of_npb_was_stopped(
     tmp_path: Path, victim: str, silent: str
 ) -> None:
     """Of the first agent and the coordinator only their rank is left to see it, where mpirun waits for it."""
-    sooner = "import npb.agent, npb.nodes, npb.rank; npb.nodes.ANSWER_S = npb.nodes.LEAVES_S = 4; "
+    sooner = "import npc.npb.agent, npb.nodes, npb.rank; npb.nodes.ANSWER_S = npb.nodes.LEAVES_S = 4; "
     if "coordinator" in victim:
-        sooner += "npb.agent.LATE_S = npb.rank.AGENT_LATE_S = 1"
+        sooner += "npc.npb.agent.LATE_S = npb.rank.AGENT_LATE_S = 1"
     patient = ("--mca", "orte_abort_on_non_zero_status", "0") if " and " in victim else ()
     job = start(tmp_path, sooner, "--total-timeout", "2", launcher=patient)
     try:

@@ -25,11 +25,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-import parsers
-from cron.acceptance import read_acceptances
-from cron.matrix import matrix_of
-from npb.schedule import InvalidPattern, read_pairs
-from npc import locks
+from npc import locks, parsers
+from npc.cron.acceptance import read_acceptances
+from npc.cron.matrix import matrix_of
 from npc.files import InvalidFile, read_json, read_lines, write_whole
 from npc.jobs import flux, grid_engine, pbs, slurm
 from npc.jobs.jube_file import step_names
@@ -42,6 +40,18 @@ from npc.machine.facts import odd_ones, of_machine, read_environments
 from npc.machine.platform import read_platform
 from npc.machine.programs import read_programs
 from npc.machine.proposal import links, propose, virtual
+from npc.npb.schedule import InvalidPattern, read_pairs
+from npc.observe.efficiency_command import gpu_efficiencies
+from npc.observe.elf import ElfFile
+from npc.observe.hotspots.merge import read_hotspots
+from npc.observe.memory.merge import read_memory
+from npc.observe.memory.reduce import reduced
+from npc.observe.memory.table import read_table
+from npc.observe.mpi.rank_file import read_profiles
+from npc.observe.observation import read_observation, to_text
+from npc.observe.probes.node_file import read_probes
+from npc.observe.rank_files import read_ranks
+from npc.parsers.run.collect import collect_run
 from npc.records.history import History
 from npc.records.journal import Journal, missed
 from npc.records.launch import read_launches
@@ -57,20 +67,9 @@ from npc.records.verdicts import (
     read_night,
     write_night,
 )
+from npc.report.observed import read_observed
+from npc.roofline.fit_commands import predict
 from npc.validity.check import examine
-from observe.efficiency_command import gpu_efficiencies
-from observe.elf import ElfFile
-from observe.hotspots.merge import read_hotspots
-from observe.memory.merge import read_memory
-from observe.memory.reduce import reduced
-from observe.memory.table import read_table
-from observe.mpi.rank_file import read_profiles
-from observe.observation import read_observation, to_text
-from observe.probes.node_file import read_probes
-from observe.rank_files import read_ranks
-from parsers.run.collect import collect_run
-from report.observed import read_observed
-from roofline.fit_commands import predict
 from tests import captured
 from tests.captured import text_of
 from tests.lab.counted import build, count

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from npc import own_folder
-from observe.built import built
+from npc.observe.built import built
 from tests.lab.strangers import STRANGER, needs_strangers
 
 

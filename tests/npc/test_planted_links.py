@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from npb.results import Results
 from npc import locks
 from npc.files import append_line, write_whole
+from npc.npb.results import Results
+from npc.parsers.run.collect import collect_run
 from npc.records.history import History
 from npc.records.launch import LaunchLog
 from npc.records.record import save_csv
-from parsers.run.collect import collect_run
 from tests.made.history import a_record
 from tests.made.jube_run import launch, write_launches
 

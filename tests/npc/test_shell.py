@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from npb.cli import parser
-from npb.man_pages import write
 from npc.cli import entry_points
 from npc.commands.completion import SHELLS
+from npc.npb.cli import parser
+from npc.npb.man_pages import write
 from tests.lab.jube_job import NPC
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from npc.observe.built import NoLibrary, built
 from npc.trust import make_private, others_may_write
-from observe.built import NoLibrary, built
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")

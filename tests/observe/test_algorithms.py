@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import parsers
+from npc import parsers
+from npc.observe.monitoring import Flow
+from npc.observe.mpi.algorithms import algorithms_of
+from npc.observe.mpi.patterns import Messages, patterns
 from npc.records.mpi_profile import Algorithms, profile_of
-from observe.monitoring import Flow
-from observe.mpi.algorithms import algorithms_of
-from observe.mpi.patterns import Messages, patterns
 from tests.lab.npb_job import MPI_ENVIRONMENT, mpirun
 from tests.made.profiles import Job
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from observe.mpi.clocks import Clocks
-from observe.mpi.profile import Message, RankProfile
+from npc.observe.mpi.clocks import Clocks
+from npc.observe.mpi.profile import Message, RankProfile
 from tests.made.profiles import Job
 
 CALLS = st.sampled_from([

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import parsers
+from npc import parsers
+from npc.observe.mpi.digest import digest
+from npc.observe.mpi.profile import Calls, Peer, RankProfile, Snapshot, Variable
+from npc.observe.observation import Observation, read_observation, to_document, to_text
 from npc.records.mpi_profile import CallTotals, PairTraffic, operation, profile_of, read_profile
-from observe.mpi.digest import digest
-from observe.mpi.profile import Calls, Peer, RankProfile, Snapshot, Variable
-from observe.observation import Observation, read_observation, to_document, to_text
 from tests.made.profiles import Job
 
 

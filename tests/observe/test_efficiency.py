@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npc.records.mpi_profile import Rank
-from observe.mpi.efficiency import (
+from npc.observe.mpi.efficiency import (
     efficiency_by_region,
     efficiency_of,
     load_of,
     scaling_of,
 )
+from npc.records.mpi_profile import Rank
 from tests.made.profiles import Job
 
 SECONDS = st.lists(st.floats(0.001, 1e4), min_size=1, max_size=30)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from observe.elf import FUNCTION, VARIABLE, ElfFile, Symbol, Type
+from npc.observe.elf import FUNCTION, VARIABLE, ElfFile, Symbol, Type
 
 SOURCE = """
 struct pair { int index; double value; };

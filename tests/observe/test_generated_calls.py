@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from observe.mpi.build import library_for
-from observe.mpi.generate import Call, read_calls, sources
-from observe.mpi.profile import RankProfile
-from observe.mpi.rank_file import read_rank_file
+from npc.observe.mpi.build import library_for
+from npc.observe.mpi.generate import Call, read_calls, sources
+from npc.observe.mpi.profile import RankProfile
+from npc.observe.mpi.rank_file import read_rank_file
 
 PROGRAMS = Path(__file__).with_name("programs")
 LIBRARY = Path("observe/mpi/library").resolve()

@@ -8,7 +8,7 @@ from math import exp
 
 import pytest
 
-from observe.probes.guard import Guard, Judgement
+from npc.observe.probes.guard import Guard, Judgement
 
 COST = 13e-6
 #: No process has this number (proc(5), pid_max).

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from observe.probes.counting import CodeAddress, Counters, NoCounter
-from observe.probes.places import NoFunction
+from npc.observe.probes.counting import CodeAddress, Counters, NoCounter
+from npc.observe.probes.places import NoFunction
 from tests.lab.guarded import build, function, guarded, held
 from tests.lab.uprobes import DEFINED, may_lack_uprobes, needs_uprobes
 

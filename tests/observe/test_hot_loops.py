@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 
 from npc.machine.llvm import Model, NoModel, core_of, model_of, newest_tool
 from npc.machine.processor import clock_hz, node_processor
+from npc.observe.elf import ElfFile
+from npc.observe.hotspots.dependencies import Latency, chain, through_memory
+from npc.observe.hotspots.disassembly import Instruction, NotRead, disassemble, read_instructions, read_lines
+from npc.observe.hotspots.instructions import bytes_moved, effects, flop, is_masked, obstacle, precision
+from npc.observe.hotspots.loop import Sampled, bound, with_loop
+from npc.observe.hotspots.loop_lines import loop_lines
+from npc.observe.hotspots.machine_model import needs_of, read_needs
+from npc.observe.hotspots.paths import Loop, NoLoop, blocks_of, hottest_loop, natural_loops
 from npc.records.hotspots import HOTSPOTS, Hotspot, Hotspots, LoopBound
 from npc.records.observed import read_part
-from observe.elf import ElfFile
-from observe.hotspots.dependencies import Latency, chain, through_memory
-from observe.hotspots.disassembly import Instruction, NotRead, disassemble, read_instructions, read_lines
-from observe.hotspots.instructions import bytes_moved, effects, flop, is_masked, obstacle, precision
-from observe.hotspots.loop import Sampled, bound, with_loop
-from observe.hotspots.loop_lines import loop_lines
-from observe.hotspots.machine_model import needs_of, read_needs
-from observe.hotspots.paths import Loop, NoLoop, blocks_of, hottest_loop, natural_loops
 from tests.paths import ROOT
 
 DATA = ROOT / "tests/data/machine-code"

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from npc.machine.perf import find_perf, sight
+from npc.observe.hotspots.bounds import bound_of, is_mpi, kind_of
+from npc.observe.hotspots.merge import RankStacks, merge, read_hotspots
+from npc.observe.hotspots.recorder import is_counted
+from npc.observe.hotspots.stack_file import OTHER, save, to_document
+from npc.observe.hotspots.stacks import JIT, KERNEL, NOWHERE, Stacks
+from npc.observe.hotspots.table import hotspots as table
+from npc.observe.hotspots.table import wilson
+from npc.parsers.observed import parse
 from npc.records.hotspots import Hotspot, Hotspots
 from npc.records.series import OBSERVED
-from observe.hotspots.bounds import bound_of, is_mpi, kind_of
-from observe.hotspots.merge import RankStacks, merge, read_hotspots
-from observe.hotspots.recorder import is_counted
-from observe.hotspots.stack_file import OTHER, save, to_document
-from observe.hotspots.stacks import JIT, KERNEL, NOWHERE, Stacks
-from observe.hotspots.table import hotspots as table
-from observe.hotspots.table import wilson
-from parsers.observed import parse
 from tests.lab.in_process import npc
 
 #: perf 6.1.187: perf record -e cpu-clock -e page-faults/call-graph=no,freq=99/ -g ./app;

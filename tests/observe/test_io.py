@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import parsers
+from npc import parsers
+from npc.observe.observation import read_observation
+from npc.observe.run import append_report
 from npc.records.record import read_csv
-from observe.observation import read_observation
-from observe.run import append_report
 from tests import captured
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.paths import ROOT

@@ -17,17 +17,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import parsers
+from npc import parsers
 from npc.jobs.launcher import UnknownProgram, program_index
 from npc.jobs.session import members
+from npc.observe.asked import Asked
+from npc.observe.counters import RECEIVED, SENT, passed, read_counters
+from npc.observe.flop_counters import NoCounters, counted_flop, moved_bytes
+from npc.observe.monitoring import read_calls, read_flows
+from npc.observe.observation import Counted, Observation, ObservedNode, read_observation, to_document
+from npc.observe.run import RANKS, keep_observation
+from npc.parsers.observed import rank_cpus
 from npc.records.record import Record, read_csv
-from observe.asked import Asked
-from observe.counters import RECEIVED, SENT, passed, read_counters
-from observe.flop_counters import NoCounters, counted_flop, moved_bytes
-from observe.monitoring import read_calls, read_flows
-from observe.observation import Counted, Observation, ObservedNode, read_observation, to_document
-from observe.run import RANKS, keep_observation
-from parsers.observed import rank_cpus
 from tests.lab.cluster import Cluster
 from tests.lab.in_process import npc
 from tests.lab.npb_job import MPI_ENVIRONMENT

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from npc.observe.check_observer import measured, table
+from npc.observe.overhead import read_budget
+from npc.parsers.observed import parse, watching
 from npc.records.node_probes import MeasuredOverhead, Overhead, percent
 from npc.records.reading import Reading
 from npc.records.record import Record, read_csv
 from npc.records.series import Series
-from observe.check_observer import measured, table
-from observe.overhead import read_budget
-from parsers.observed import parse, watching
 from tests.lab.mpis import MPIS
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.lab.uprobes import may_lack_uprobes, needs_uprobes

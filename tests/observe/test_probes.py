@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from npc.observe.probes.bpftrace import Bpftrace
+from npc.observe.probes.catalogue import FUNCTION, NAMED, RANKS, USDT, Wanted, program, read_wanted
+from npc.observe.probes.node_file import read_probes
+from npc.observe.probes.places import NoFunction, find
+from npc.observe.probes.rows import calls, rows_of
+from npc.observe.probes.settings import settings_of
+from npc.observe.probes.table import probes
+from npc.observe.rank_files import PortReading, Unprobed, WatchedRank
+from npc.parsers.observed import parse
 from npc.records.node_probes import NodeProbe, ProbeRow, Probes
-from observe.probes.bpftrace import Bpftrace
-from observe.probes.catalogue import FUNCTION, NAMED, RANKS, USDT, Wanted, program, read_wanted
-from observe.probes.node_file import read_probes
-from observe.probes.places import NoFunction, find
-from observe.probes.rows import calls, rows_of
-from observe.probes.settings import settings_of
-from observe.probes.table import probes
-from observe.rank_files import PortReading, Unprobed, WatchedRank
-from parsers.observed import parse
 
 LIBC = next(iter(Path("/usr/lib").glob("*-linux-gnu/libc.so.6")), None)
 HEADER = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")

@@ -19,11 +19,11 @@ import pytest
 
 from npc.machine import processes
 from npc.machine.bpftrace import refusal
+from npc.observe.elf import ElfFile
+from npc.observe.probes.catalogue import read_wanted
+from npc.observe.probes.places import find
 from npc.records.node_probes import PROBES, NodeProbe, ProbeRow, Probes
 from npc.records.observed import read_part
-from observe.elf import ElfFile
-from observe.probes.catalogue import read_wanted
-from observe.probes.places import find
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.paths import ROOT
 

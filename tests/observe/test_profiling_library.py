@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import pytest
 
-from observe.built import NoLibrary
-from observe.mpi.build import library_for, mpi_of
-from observe.mpi.place import ProfileFile, keep
-from observe.mpi.profile import Peer
-from observe.mpi.rank_file import read_profiles, read_rank_file
-from observe.rank_files import PortReading, WatchedRank
+from npc.observe.built import NoLibrary
+from npc.observe.mpi.build import library_for, mpi_of
+from npc.observe.mpi.place import ProfileFile, keep
+from npc.observe.mpi.profile import Peer
+from npc.observe.mpi.rank_file import read_profiles, read_rank_file
+from npc.observe.rank_files import PortReading, WatchedRank
 from tests.lab.mpis import MPIS, WHEELS, Mpi
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.lab.profiled import Ended, compiled, run

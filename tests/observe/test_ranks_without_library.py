@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from observe.mpi.generate import ASKED
-from observe.mpi.rank_file import read_rank_file
+from npc.observe.mpi.generate import ASKED
+from npc.observe.mpi.rank_file import read_rank_file
 from tests.lab.mpis import MPIS
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.lab.profiled import compiled, run

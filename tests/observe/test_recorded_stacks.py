@@ -21,11 +21,11 @@ import pytest
 
 from npc.machine.perf import find_perf
 from npc.machine.processes import read
+from npc.observe.elf import ElfFile
+from npc.observe.hotspots import recorder
+from npc.observe.hotspots.stacks import Stacks
 from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.observed import read_part
-from observe.elf import ElfFile
-from observe.hotspots import recorder
-from observe.hotspots.stacks import Stacks
 from tests.lab.in_process import npc
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.paths import ROOT
@@ -51,7 +51,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def beside(folder: Path, *command: str | Path, asked: Mapping[str, Any] = ASKED) -> list[str | Path]:
     """The command line of one rank as `npc observe` starts it."""
-    return [sys.executable, "-ES", ROOT / "observe/rank.py", folder, json.dumps(asked), *command]
+    return [sys.executable, "-ES", ROOT / "npc/observe/rank.py", folder, json.dumps(asked), *command]
 
 
 def stacks_of(folder: Path) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def until(condition: Any, seconds: float = 20.0) -> bool:
     return False
 
 
-@pytest.mark.parametrize("killed", ["program", "observe.rank", "perf"])
+@pytest.mark.parametrize("killed", ["program", "watcher", "perf"])
 def test_whatever_is_killed_perf_ends_and_samples_stay(killed: str, shares: Path, tmp_path: Path) -> None:
     rank = subprocess.Popen(beside(tmp_path, shares, "30", "0.7"), stdout=subprocess.DEVNULL)
     assert until(lambda: living(f"{shares} 30 0.7"))
@@ -199,7 +199,7 @@ def test_whatever_is_killed_perf_ends_and_samples_stay(killed: str, shares: Path
     (perf,) = [pid for pid in living("perf record") if is_child(pid, rank.pid)]
     (child,) = [pid for pid in living(f"{shares} 30") if is_child(pid, rank.pid) and pid != perf]
     assert until(lambda: ticks(child) > 0.6 * os.sysconf("SC_CLK_TCK"))
-    target = {"program": child, "observe.rank": rank.pid, "perf": perf}[killed]
+    target = {"program": child, "watcher": rank.pid, "perf": perf}[killed]
     os.kill(target, signal.SIGKILL)
     if killed == "perf":
         time.sleep(0.1)

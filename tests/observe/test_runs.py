@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from npc.figures.chart import Chart
+from npc.observe.mpi.digest import digest
+from npc.observe.mpi.profile import RankProfile
+from npc.observe.mpi.runs import chart_of, read_runs
 from npc.records.mpi_profile import read_profile
-from observe.mpi.digest import digest
-from observe.mpi.profile import RankProfile
-from observe.mpi.runs import chart_of, read_runs
 from tests.lab.in_process import npc
 from tests.made.profiles import Job
 
@@ -21,7 +21,8 @@ def keep(folder: Path, ranks: list[RankProfile], number: int = 0) -> Path:
     """An observation with nothing in it but the profile."""
     raw = folder / "raw"
     raw.mkdir(parents=True, exist_ok=True)
-    document = {"schema": 2, "command": ["./app"], "profile": digest(ranks)}
+    counted = {"ranks": len(ranks), "nodes": [], "reported": {}}
+    document = {"schema": 2, "command": ["./app"], "profile": digest(ranks), **counted}
     (raw / f"{number:04d}.observed.json").write_text(json.dumps(document), encoding="utf-8")
     return folder
 

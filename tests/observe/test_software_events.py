@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from observe.mpi.profile import RankProfile
-from observe.mpi.rank_file import read_rank_file
+from npc.observe.mpi.profile import RankProfile
+from npc.observe.mpi.rank_file import read_rank_file
 from tests.lab.npb_job import MPI_ENVIRONMENT
 
 PROGRAMS: Final = Path(__file__).with_name("programs")

@@ -14,10 +14,10 @@ import pytest
 
 from npc import own_folder
 from npc.machine.bpftrace import refusal
+from npc.observe.probes.companion import RankProbes
+from npc.observe.probes.settings import keep_token, read_token, settings_of
 from npc.records.node_probes import PROBES, Probes
 from npc.records.observed import read_part
-from observe.probes.companion import RankProbes
-from observe.probes.settings import keep_token, read_token, settings_of
 from tests.lab.strangers import STRANGER, needs_strangers, shared_folder, stranger
 
 NPC = Path(sys.executable).with_name("npc")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from npc.observe.mpi.digest import digest
+from npc.observe.mpi.profile import RankProfile
 from npc.records.mpi_profile import profile_of
 from npc.records.mpi_summary import summary
-from observe.mpi.digest import digest
-from observe.mpi.profile import RankProfile
 from tests.made.profiles import Job
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from npc.observe.mpi.counters import counters
+from npc.observe.mpi.digest import digest
+from npc.observe.mpi.profile import RankProfile, Snapshot, Variable
+from npc.observe.mpi.unexpected import unexpected_of
 from npc.records.mpi_profile import profile_of
-from observe.mpi.counters import counters
-from observe.mpi.digest import digest
-from observe.mpi.profile import RankProfile, Snapshot, Variable
-from observe.mpi.unexpected import unexpected_of
 from tests.made.profiles import Job
 
 

@@ -12,10 +12,10 @@ from typing import Final
 
 import pytest
 
-from observe.mpi.asked import settings
-from observe.mpi.profile import RankProfile
-from observe.mpi.rank_file import read_rank_file
-from observe.mpi.variables import ROWS
+from npc.observe.mpi.asked import settings
+from npc.observe.mpi.profile import RankProfile
+from npc.observe.mpi.rank_file import read_rank_file
+from npc.observe.mpi.variables import ROWS
 from tests.lab.in_process import npc
 from tests.lab.mpis import MPIS, Mpi
 from tests.lab.npb_job import MPI_ENVIRONMENT

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from observe.mpi.profile import Calls, Communicator, Message
-from observe.mpi.waits import Waits, waits_of
+from npc.observe.mpi.profile import Calls, Communicator, Message
+from npc.observe.mpi.waits import Waits, waits_of
 from tests.made.profiles import Job
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-import parsers
+from npc import parsers
+from npc.parsers.text.options import option, words_after
 from npc.records.reading import Reading
 from npc.records.record import OK, InvalidRecord, Record
 from npc.records.units import METRICS
-from parsers.text.options import option, words_after
 from tests import captured
 
 
@@ -107,7 +107,7 @@ def test_names_are_the_parser_modules() -> None:
         assert callable(parsers.load(name))
 
 
-@pytest.mark.parametrize("name", ["nosuch", "commands", "", "os", "../qperf", "parsers.qperf"])
+@pytest.mark.parametrize("name", ["nosuch", "commands", "", "os", "../qperf", "npc.parsers.qperf"])
 def test_unknown_parser_lists_those_there_are(name: str) -> None:
     with pytest.raises(parsers.UnknownParser, match=r"there are: .*qperf.*stream"):
         parsers.load(name)

@@ -14,8 +14,8 @@ import pytest
 
 from npc import Record, read_run
 from npc.jobs.workpackages import NoRun, find_run
+from npc.parsers.run.collect import collect_run
 from npc.validity import unusable
-from parsers.run.collect import collect_run
 from tests.lab.in_process import npc
 from tests.lab.jube_job import NPC
 from tests.made.jube_run import Run, launch, write_launches

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from parsers.commands.parse import parse
+from npc.parsers.commands.parse import parse
 from tests import captured
 
 QPERF = str(captured.DATA / "qperf" / "loop_uu.txt")

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-import parsers
+from npc import parsers
 from npc.records.reading import Reading
 from npc.records.record import OK
 from tests import captured

@@ -19,7 +19,7 @@ from typing import Final
 
 import pytest
 
-import parsers
+from npc import parsers
 from npc.records.reading import Reading
 from npc.records.record import OK
 from tests import captured

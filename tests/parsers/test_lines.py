@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import parsers
+from npc import parsers
 from tests.captured import text_of
 
 TEXTS = [

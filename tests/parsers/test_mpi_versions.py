@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import parsers
+from npc import parsers
 from npc.records.reading import OK, Reading
 from tests.captured import text_of
 

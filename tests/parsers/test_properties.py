@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import parsers
+from npc import parsers
 from npc.records.reading import Reading
 from npc.records.record import OK
 from tests import captured

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-import parsers
+from npc import parsers
 from npc.machine.platform import Interface, Platform
 from npc.records.launch import Launch, LaunchLog
 from npc.records.pair_verdicts import BlamedByPairs, write_pairs
 from npc.records.record import Record, replace, save_csv
+from npc.report.advice import advise, all_rules, gather
+from npc.report.advice.rule import Hint
+from npc.report.runs import Run
 from npc.validity.rule import Circumstances
-from report.advice import advise, all_rules, gather
-from report.advice.rule import Hint
-from report.runs import Run
 from tests.lab import in_process
 from tests.made.measured import AROUND, level, peak, records
 from tests.made.observed import launch

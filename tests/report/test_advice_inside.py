@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from npc.observe.mpi.profile import RankProfile, Snapshot, Variable
 from npc.records.record import save_csv
-from observe.mpi.profile import RankProfile, Snapshot, Variable
-from report.advice import Advice, advise, gather
-from report.advice.rule import Hint
+from npc.report.advice import Advice, advise, gather
+from npc.report.advice.rule import Hint
 from tests.made.inside import observed_runs
 from tests.made.measured import records
 from tests.made.profiles import Job

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from click.testing import CliRunner
 from playwright.sync_api import Browser, Locator, Page, Request, expect, sync_playwright
 
-from report.command import report
+from npc.report.command import report
 from tests.gallery import observed
 from tests.made.run_folder import everything, make_history, make_pairs, make_run
 
@@ -428,7 +428,7 @@ def test_at_two_widths_nothing_sticks_out_and_the_picture_is_not_blank(
 
 @pytest.fixture(scope="module")
 def roofline_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from roofline.commands import roofline
+    from npc.roofline.commands import roofline
 
     run = make_run(tmp_path_factory.mktemp("roofline") / "run", everything())
     assert CliRunner().invoke(roofline, [str(run)]).exit_code == 0

@@ -23,22 +23,22 @@ from npc.page.blocks import Table, Text
 from npc.records.history import History, of_night
 from npc.records.record import Record, replace, save_csv, write_csv
 from npc.records.run import read_run
-from npc.statistics.medians import false_discovery
-from npc.statistics.rank_sum import rank_test, shift_interval
-from report.compare.difference import (
+from npc.report.compare.difference import (
     LaunchValue,
     RunNoise,
     compare_samples,
     design_effect,
     spread_of_runs,
 )
-from report.compare.earlier import EarlierRuns
-from report.compare.outputs import cells, headline, remarks
-from report.compare.pairs import Choice, Pair, compare_sides
-from report.compare.plots import sweeps_of
-from report.compare.sides import NoSide, Side, read_side, split_side
-from report.runs import Report, read_runs
-from report.sections.comparison import build
+from npc.report.compare.earlier import EarlierRuns
+from npc.report.compare.outputs import cells, headline, remarks
+from npc.report.compare.pairs import Choice, Pair, compare_sides
+from npc.report.compare.plots import sweeps_of
+from npc.report.compare.sides import NoSide, Side, read_side, split_side
+from npc.report.runs import Report, read_runs
+from npc.report.sections.comparison import build
+from npc.statistics.medians import false_discovery
+from npc.statistics.rank_sum import rank_test, shift_interval
 from tests.bench.compare import called, found, side, wrong, wrong_single
 from tests.lab import in_process
 from tests.made.launch_noise import NOISES, RUN_NOISES, simulated

@@ -12,9 +12,9 @@ from npc.figures.svg import draw_flame
 from npc.page.blocks import Listing, Table
 from npc.page.frame import TEMPLATES
 from npc.records.hotspots import Frame, Hotspot, Hotspots, LoopBound
-from report.runs import Report, read_runs
-from report.sections import Absent
-from report.sections import hotspots as section
+from npc.report.runs import Report, read_runs
+from npc.report.sections import Absent
+from npc.report.sections import hotspots as section
 from tests.made.inside import observed_runs
 from tests.made.on_node import MAIN, STACKS, hotspots, put
 from tests.made.profiles import Job

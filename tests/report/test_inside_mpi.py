@@ -12,12 +12,12 @@ from npc.figures.chart import DEPTHS, Grid, linear_scale, log_scale
 from npc.figures.mpi_profile import calls_grid, kind_of, peers_grid, rows_of, snapshots_grid
 from npc.figures.svg import draw_grid
 from npc.machine.fabric import Topology, load
+from npc.observe.mpi.digest import digest
+from npc.observe.mpi.profile import RankProfile, Snapshot, Variable
+from npc.observe.observation import read_observation, to_text
 from npc.records.mpi_profile import Profile, profile_of
-from observe.mpi.digest import digest
-from observe.mpi.profile import RankProfile, Snapshot, Variable
-from observe.observation import read_observation, to_text
-from report.runs import Report, read_runs
-from report.sections import Absent, inside_mpi
+from npc.report.runs import Report, read_runs
+from npc.report.sections import Absent, inside_mpi
 from tests.made.inside import observed_runs
 from tests.made.measured import peak
 from tests.made.profiles import Job

@@ -9,9 +9,9 @@ import pytest
 
 from npc.page.blocks import Block, Figure, Table
 from npc.records.record import Record, save_csv
-from report.runs import Report, read_runs
-from report.sections import Absent
-from report.sections.node_memory import build
+from npc.report.runs import Report, read_runs
+from npc.report.sections import Absent
+from npc.report.sections.node_memory import build
 from tests.made.measured import records
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from npc.page.blocks import Figure, Listing, Table
 from npc.records.node_probes import MeasuredOverhead, NodeProbe, Overhead, ProbeRow, Probes
-from report.runs import Report, read_runs
-from report.sections import Absent, on_node
+from npc.report.runs import Report, read_runs
+from npc.report.sections import Absent, on_node
 from tests.made.inside import observed_runs
 from tests.made.on_node import put
 from tests.made.profiles import Job

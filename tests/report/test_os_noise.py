@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import parsers
+from npc import parsers
 from npc.page.blocks import Table
 from npc.records.record import Record, save_csv
-from report.runs import Report, read_runs
-from report.sections.os_noise import build
+from npc.report.runs import Report, read_runs
+from npc.report.sections.os_noise import build
 from tests import captured
 
 PLANTED = "planted_1ms_of_10ms_core1.txt"

@@ -20,13 +20,13 @@ from npc.cli import entry_points
 from npc.jobs.suite import settings
 from npc.machine.programs import Remembered, remember
 from npc.records.run import read_run
-from report.compare.difference import ENOUGH_RUNS
-from report.plan.command import QUESTIONS, _machine
-from report.plan.earlier import EarlierStep, steps_seen
-from report.plan.planning import GOALS, Machine, TooLittleTime, duration, make_model_plan, make_plan
-from roofline import choice
-from roofline.fits import fit_records
-from roofline.sweeps import LEAST_SIZES
+from npc.report.compare.difference import ENOUGH_RUNS
+from npc.report.plan.command import QUESTIONS, _machine
+from npc.report.plan.earlier import EarlierStep, steps_seen
+from npc.report.plan.planning import GOALS, Machine, TooLittleTime, duration, make_model_plan, make_plan
+from npc.roofline import choice
+from npc.roofline.fits import fit_records
+from npc.roofline.sweeps import LEAST_SIZES
 from tests import captured
 from tests.lab import in_process
 from tests.lab.jube_job import NPC, finish, platform, steps

@@ -29,14 +29,14 @@ from npc.records.history import CACHE
 from npc.records.record import COLUMNS, Record, replace, save_csv
 from npc.records.run import read_run
 from npc.records.units import format_quantity
+from npc.report.command import report as report_command
+from npc.report.history import NoHistory, read_history
+from npc.report.page import _chosen, build, render
+from npc.report.runs import Report, read_runs
+from npc.report.sections import SECTIONS, sizes
+from npc.roofline.analyse import analyse
+from npc.roofline.table import format_roofline
 from npc.statistics.medians import summarise
-from report.command import report as report_command
-from report.history import NoHistory, read_history
-from report.page import _chosen, build, render
-from report.runs import Report, read_runs
-from report.sections import SECTIONS, sizes
-from roofline.analyse import analyse
-from roofline.table import format_roofline
 from tests.lab.in_process import npc
 from tests.lab.jube_job import NPC
 from tests.made.inside import observed_runs
@@ -724,7 +724,7 @@ def test_links_to_raw_files_with_odd_names_lead_to_them(tmp_path: Path) -> None:
 def test_of_very_many_series_those_that_numbers_lead_to_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("report.page.MOST_SERIES", 20)
+    monkeypatch.setattr("npc.report.page.MOST_SERIES", 20)
     aside = [
         record
         for number in range(30)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from npc.machine.platform import Interface, Platform
 from npc.records.record import Record, replace, save_csv
 from npc.records.run import read_run
-from report.score import PARTS, Score, find_scores, geometric_mean
-from roofline.analyse import analyse
-from roofline.ceilings import find_ceilings
+from npc.report.score import PARTS, Score, find_scores, geometric_mean
+from npc.roofline.analyse import analyse
+from npc.roofline.ceilings import find_ceilings
 from tests.lab.in_process import npc
 from tests.made.measured import level, peak, records
 from tests.made.observed import launch

@@ -8,9 +8,9 @@ import pytest
 
 from npc.page.blocks import Figure, Listing, Table, Text
 from npc.records.study import STUDY, Placement
-from report.runs import Report, read_runs
-from report.sections import Absent
-from report.sections import study as section
+from npc.report.runs import Report, read_runs
+from npc.report.sections import Absent
+from npc.report.sections import study as section
 from tests.made.scaling_study import CPUS, model, name_of, put_study, seconds_of
 
 

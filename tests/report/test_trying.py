@@ -19,9 +19,9 @@ from npc.records.launch import Launch, LaunchLog, command_of, read_launches
 from npc.records.record import replace, save_csv
 from npc.records.run import read_run
 from npc.records.series import Series
-from report.advice import advise, gather
-from report.advice.rule import Trial
-from report.advice.trying import (
+from npc.report.advice import advise, gather
+from npc.report.advice.rule import Trial
+from npc.report.advice.trying import (
     NO_DIFFERENCE,
     NOT_CHANGED,
     TRIED,

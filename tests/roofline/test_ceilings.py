@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from npc.machine.platform import GpuLimits, Interface, Platform, read_platform
 from npc.records.record import Record, replace
-from roofline.ceilings import find_ceilings
-from roofline.model import attainable
-from roofline.result import Ceiling, Roofline
-from roofline.scene import compose
-from roofline.table import notes
+from npc.roofline.ceilings import find_ceilings
+from npc.roofline.model import attainable
+from npc.roofline.result import Ceiling, Roofline
+from npc.roofline.scene import compose
+from npc.roofline.table import notes
 from tests.made.measured import level, peak, records
 from tests.paths import ROOT
 

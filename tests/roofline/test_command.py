@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from npc.records.record import Record, replace, save_csv
-from roofline.commands import roofline
+from npc.roofline.commands import roofline
 from tests.made.measured import level, peak, records
 from tests.made.observed import launch
 from tests.paths import ROOT
@@ -117,8 +117,8 @@ def test_json_is_the_document_that_is_written(tmp_path: Path) -> None:
 
 def test_every_key_of_the_document_is_described() -> None:
     page = (ROOT / "docs" / "roofline.md").read_text(encoding="utf-8")
-    from roofline.ceilings import find_ceilings
-    from roofline.document import to_document
+    from npc.roofline.ceilings import find_ceilings
+    from npc.roofline.document import to_document
 
     def keys(value: object) -> set[str]:
         if isinstance(value, dict):
@@ -306,8 +306,8 @@ def test_importing_and_help_load_nothing_heavy(code: str) -> None:
 #: A fresh Python, in which the page does not fit on the disk.
 FULL_DISK = """
 import sys
-import roofline.page
-from roofline.commands import roofline as command
+import npc.roofline.page
+from npc.roofline.commands import roofline as command
 
 def full(found, path):
     raise OSError(28, "No space left on device")

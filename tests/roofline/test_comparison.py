@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from npc.records.record import Record, replace, save_csv
-from roofline.comparison import axes_of, by_network, describe, find_sweeps, format_sweeps
+from npc.roofline.comparison import axes_of, by_network, describe, find_sweeps, format_sweeps
 from tests.lab.in_process import npc
 from tests.made.measured import AROUND, records
 

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from npc.catalogue.row import Timing
-from roofline.cross_validation import ModelComparison
-from roofline.fit_commands import fit
-from roofline.fits import Fits, fit_series
-from roofline.models.collectives import superstep
-from roofline.sweeps import SweepSource, SweepTimes
+from npc.roofline.cross_validation import ModelComparison
+from npc.roofline.fit_commands import fit
+from npc.roofline.fits import Fits, fit_series
+from npc.roofline.models.collectives import superstep
+from npc.roofline.sweeps import SweepSource, SweepTimes
 from tests.made.sweeps import fitted, run, saved, sweep
 
 Array = NDArray[np.float64]
@@ -126,7 +126,7 @@ def test_a_model_without_a_rival_is_said_with_its_own_error(tmp_path: Path) -> N
 
 def test_predictions_are_made_of_what_is_compared_for_messages_alone(tmp_path: Path) -> None:
     """Comparisons of other observables change nothing in what `npc predict` believes."""
-    from roofline.fit_document import predictable, read_believed, to_document
+    from npc.roofline.fit_document import predictable, read_believed, to_document
 
     found = fit_series([ping_pong(), pattern("h_relation", 30e-6 + 3e-9 * SIZES)])
     document = json.loads(json.dumps(to_document(found)))

@@ -15,8 +15,8 @@ import pytest
 
 from npc.records.reading import Reading
 from npc.records.record import Record, replace
-from roofline.fit_commands import fit, predict
-from roofline.sweeps import find_series, kind_of
+from npc.roofline.fit_commands import fit, predict
+from npc.roofline.sweeps import find_series, kind_of
 from tests import captured
 from tests.made.sweeps import fitted, of_output, run, saved, sweep
 from tests.paths import ROOT
@@ -349,7 +349,7 @@ def test_each_message_is_predicted_by_the_model_believed_at_its_size(tmp_path: P
 
 
 def test_a_model_that_cannot_be_told_from_a_simpler_one_is_not_believed(tmp_path: Path) -> None:
-    from roofline.cross_validation import ModelComparison
+    from npc.roofline.cross_validation import ModelComparison
 
     source = find_series(sweep())[0].source
     line = [0.02, 0.03, 0.01, 0.025, 0.015]

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from npc.records.record import read_csv
+from npc.roofline.fit_commands import fit, predict
 from npc.statistics.medians import summarise
-from roofline.fit_commands import fit, predict
 from tests.lab.netns import Cluster
 from tests.lab.npb_job import Job, needs_root
 

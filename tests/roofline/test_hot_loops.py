@@ -8,19 +8,19 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-import parsers
+from npc import parsers
 from npc.records.hotspots import Hotspot, Hotspots, LoopBound
 from npc.records.reading import Reading
 from npc.records.record import Record, replace
 from npc.records.series import HOT_LOOP, Series
 from npc.records.units import METRICS
-from roofline.analyse import analyse
-from roofline.applications import find_applications
-from roofline.document import to_document
-from roofline.figure import describe
-from roofline.hot_loops import hottest
-from roofline.points import verdict
-from roofline.scene import compose
+from npc.roofline.analyse import analyse
+from npc.roofline.applications import find_applications
+from npc.roofline.document import to_document
+from npc.roofline.figure import describe
+from npc.roofline.hot_loops import hottest
+from npc.roofline.points import verdict
+from npc.roofline.scene import compose
 from tests.made.measured import level, peak
 from tests.made.observed import launch
 

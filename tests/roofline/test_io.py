@@ -10,12 +10,12 @@ import pytest
 from npc.machine.platform import Platform
 from npc.records.record import Record, replace
 from npc.records.units import METRICS
-from report.advice import advise
-from report.runs import Run
-from report.score import find_scores
-from roofline.analyse import analyse
-from roofline.points import bounds, storage_part, verdict
-from roofline.scene import compose
+from npc.report.advice import advise
+from npc.report.runs import Run
+from npc.report.score import find_scores
+from npc.roofline.analyse import analyse
+from npc.roofline.points import bounds, storage_part, verdict
+from npc.roofline.scene import compose
 
 PLATFORM = Platform(name="here", io_read_bandwidth=4e9, io_write_bandwidth=2e9)
 

@@ -8,8 +8,8 @@ import pytest
 
 from npc.records.hotspots import Hotspot
 from npc.records.record import Record
-from roofline.ceilings import find_ceilings
-from roofline.kernels import faster_library, kernel_lines, kernel_of, kernel_rates, kernel_shares
+from npc.roofline.ceilings import find_ceilings
+from npc.roofline.kernels import faster_library, kernel_lines, kernel_of, kernel_rates, kernel_shares
 from tests.made.measured import peak, records
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from npc.records.record import Record, replace
 from npc.records.units import METRICS
-from roofline.analyse import analyse
-from roofline.figure import describe
-from roofline.latency import one_at_a_time
-from roofline.points import verdict
-from roofline.result import Roofline
+from npc.roofline.analyse import analyse
+from npc.roofline.figure import describe
+from npc.roofline.latency import one_at_a_time
+from npc.roofline.points import verdict
+from npc.roofline.result import Roofline
 from tests.made.measured import level, peak, records
 from tests.made.observed import launch
 

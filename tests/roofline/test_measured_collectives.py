@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import parsers
+from npc import parsers
 from npc.records.record import Record, replace, save_csv
-from report.command import report
-from roofline.fit_commands import fit
-from roofline.fits import Fits, fit_series
-from roofline.models.collectives import OPERATIONS
-from roofline.sweeps import SweepSource, SweepTimes, find_series
+from npc.report.command import report
+from npc.roofline.fit_commands import fit
+from npc.roofline.fits import Fits, fit_series
+from npc.roofline.models.collectives import OPERATIONS
+from npc.roofline.sweeps import SweepSource, SweepTimes, find_series
 from tests.lab.npb_job import environment_of_test, mpirun
 from tests.made.sweeps import of_output, run, saved
 from tests.paths import ROOT

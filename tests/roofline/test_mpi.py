@@ -12,12 +12,12 @@ from PIL import Image
 
 from npc.records.record import Record, replace, save_csv
 from npc.records.units import METRICS
-from roofline.analyse import analyse
-from roofline.commands import roofline as command
-from roofline.commands import write_pictures
-from roofline.mpi import BACK_TO_BACK, ONE_AT_A_TIME, find_callers, mpi_ceilings, verdict
-from roofline.mpi_plot import draw_mpi
-from roofline.overlay import MOST, draw_overlay, leading, split
+from npc.roofline.analyse import analyse
+from npc.roofline.commands import roofline as command
+from npc.roofline.commands import write_pictures
+from npc.roofline.mpi import BACK_TO_BACK, ONE_AT_A_TIME, find_callers, mpi_ceilings, verdict
+from npc.roofline.mpi_plot import draw_mpi
+from npc.roofline.overlay import MOST, draw_overlay, leading, split
 from tests.made.measured import level, peak, records
 from tests.made.observed import launch
 
@@ -289,7 +289,7 @@ def test_a_picture_that_cannot_be_drawn_leaves_those_before_it(
     def broken(*_: object) -> bool:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("roofline.mpi_plot.draw_mpi", broken)
+    monkeypatch.setattr("npc.roofline.mpi_plot.draw_mpi", broken)
     with pytest.raises(ZeroDivisionError):
         write_pictures(analyse([*machine(), *latency(8, 1e-6)]), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [

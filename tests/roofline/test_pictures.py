@@ -17,12 +17,12 @@ from npc.figures.labels import spread
 from npc.figures.printed import DPI, save
 from npc.machine.platform import Platform
 from npc.records.record import Record, replace
-from roofline.analyse import analyse
-from roofline.ceilings import find_ceilings
-from roofline.figure import draw
-from roofline.page import write_page
-from roofline.result import Roofline
-from roofline.scene import compose
+from npc.roofline.analyse import analyse
+from npc.roofline.ceilings import find_ceilings
+from npc.roofline.figure import draw
+from npc.roofline.page import write_page
+from npc.roofline.result import Roofline
+from npc.roofline.scene import compose
 from tests.made.measured import level, peak, records
 from tests.made.observed import launch
 

@@ -13,11 +13,11 @@ from npc.machine.platform import Platform
 from npc.records.record import Record, replace
 from npc.records.series import CACHED, RANK_CPUS, REMEASURED
 from npc.records.units import METRICS
-from roofline.applications import Application, find_applications
-from roofline.ceilings import find_ceilings
-from roofline.points import bounds, own_link, verdict
-from roofline.result import Roofline
-from roofline.scene import compose
+from npc.roofline.applications import Application, find_applications
+from npc.roofline.ceilings import find_ceilings
+from npc.roofline.points import bounds, own_link, verdict
+from npc.roofline.result import Roofline
+from npc.roofline.scene import compose
 from tests.made.measured import level, peak, records
 from tests.made.observed import launch
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from npc.records.study import Condition, ProgramModel, ProgramRun, Share, Study, read_study, write_study
-from roofline.program_model import fit
+from npc.roofline.program_model import fit
 from tests.made.studies import FIXED_CLOCK, NOISE, PLAN, USUAL, made_study, random_shares, study_of
 
 SHARES = {"cpu": 0.4, "memory": 0.3, "network": 0.2, "io": 0.1}

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from npc.records.study import read_study
-from roofline.program_model import fit
+from npc.roofline.program_model import fit
 from tests.lab.mpis import MPIS
 from tests.paths import ROOT
 

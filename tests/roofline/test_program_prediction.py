@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from npc.records.study import Study
-from roofline.ceilings import find_ceilings
-from roofline.program_conditions import RATES, gather
-from roofline.program_model import solve, tell_apart
-from roofline.program_prediction import CannotPredict, Ratio, predict, ratios_of, scaled
-from roofline.result import Roofline
+from npc.roofline.ceilings import find_ceilings
+from npc.roofline.program_conditions import RATES, gather
+from npc.roofline.program_model import solve, tell_apart
+from npc.roofline.program_prediction import CannotPredict, Ratio, predict, ratios_of, scaled
+from npc.roofline.result import Roofline
 from tests.made.measured import AROUND, peak, records
 from tests.made.studies import FIXED_CLOCK, NOISE, made_study, random_shares
 

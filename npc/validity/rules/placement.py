@@ -55,7 +55,8 @@ def oversubscribed(records: Sequence[Record], circumstances: Circumstances) -> I
 
 
 def _bound_to(record: Record) -> float:
-    """The CPUs of the rank that has fewest to itself (`parsers.observed.rank_cpus`); 0 where nobody tells."""
+    """The CPUs of the rank that has fewest to itself (`npc.parsers.observed.rank_cpus`); 0 where nobody
+    tells."""
     found = []
     for layout in record.params.get(RANK_CPUS, "").split("; "):
         try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from statistics import median
 from typing import Final
 
-from report.advice.rule import Judgement, hint, rule
-from report.runs import Run
-from roofline.applications import Application
-from roofline.points import bounds, own_link, verdict, without_network
+from npc.report.advice.rule import Judgement, hint, rule
+from npc.report.runs import Run
+from npc.roofline.applications import Application
+from npc.roofline.points import bounds, own_link, verdict, without_network
 
 #: A network that takes less of the time is not what to work on.
 _WORTH: Final = 0.1

@@ -15,11 +15,11 @@ from typing import Final
 
 from npc.records.mpi_profile import Profile, Rank, Waits
 from npc.records.units import format_quantity
-from report.advice.rule import Hint, Judgement, hint, rule
-from report.observed import Observed, newest
-from report.runs import Run
-from roofline.mpi import ONE_AT_A_TIME, find_callers, least_seconds, mpi_ceilings
-from roofline.result import Caller
+from npc.report.advice.rule import Hint, Judgement, hint, rule
+from npc.report.observed import Observed, newest
+from npc.report.runs import Run
+from npc.roofline.mpi import ONE_AT_A_TIME, find_callers, least_seconds, mpi_ceilings
+from npc.roofline.result import Caller
 
 #: What costs less of the run is not worth anybody's time.
 _WORTH: Final = 0.05

@@ -11,10 +11,10 @@ from typing import Final
 from npc.records.record import Record
 from npc.records.series import OBSERVED, WRITERS
 from npc.records.units import format_quantity, format_size
-from report.advice.rule import Judgement, hint, rule
-from report.runs import Run
-from roofline.applications import DIRECTIONS, Direction, by_launch, program_of, stored
-from roofline.points import storage, stored_part
+from npc.report.advice.rule import Judgement, hint, rule
+from npc.report.runs import Run
+from npc.roofline.applications import DIRECTIONS, Direction, by_launch, program_of, stored
+from npc.roofline.points import storage, stored_part
 
 #: Storage that takes less of the time is not what to work on.
 _WORTH: Final = 0.1

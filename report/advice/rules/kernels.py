@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from report.advice.rule import Hint, Judgement, hint, rule
-from report.observed import Observed, newest
-from report.runs import Run
-from roofline.kernels import (
+from npc.report.advice.rule import Hint, Judgement, hint, rule
+from npc.report.observed import Observed, newest
+from npc.report.runs import Run
+from npc.roofline.kernels import (
     PRODUCTS,
     KernelRate,
     KernelShare,

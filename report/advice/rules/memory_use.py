@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from report.advice.rule import Judgement, hint, rule
-from report.observed import newest
-from report.runs import Run
+from npc.report.advice.rule import Judgement, hint, rule
+from npc.report.observed import newest
+from npc.report.runs import Run
 
 #: That a structure has most accesses is no fault.
 _NO_FAULT: Final = ("heaviest structure",)

@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 
 from npc.machine.preflight import ENOUGH_MEMLOCK
 from npc.records.units import format_quantity, format_size
-from report.advice.rule import Judgement, hint, rule
-from report.runs import Run
-from roofline.fits import fit_records
-from roofline.messages import of_mpi
-from roofline.models.hockney import Hockney
-from roofline.result import Ceiling, Estimate
+from npc.report.advice.rule import Judgement, hint, rule
+from npc.report.runs import Run
+from npc.roofline.fits import fit_records
+from npc.roofline.messages import of_mpi
+from npc.roofline.models.hockney import Hockney
+from npc.roofline.result import Ceiling, Estimate
 
 #: MPI that reaches no more of the RDMA rate than this does not use it: over verbs it loses a tenth at most.
 _NOT_RDMA: Final = 0.6

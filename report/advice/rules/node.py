@@ -13,12 +13,12 @@ from npc.machine.sysfs import parse_cpus
 from npc.records.record import Record
 from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity, plural
+from npc.report.advice.rule import Judgement, hint, rule
+from npc.report.nodes import Nodes
+from npc.report.runs import Run
+from npc.roofline.result import Ceiling
 from npc.validity import Violation
 from npc.validity.traffic import of_memory
-from report.advice.rule import Judgement, hint, rule
-from report.nodes import Nodes
-from report.runs import Run
-from roofline.result import Ceiling
 
 #: A second socket that adds less than this was not used.
 _SECOND: Final = 1.3

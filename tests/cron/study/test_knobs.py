@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from cron.study.knobs import CannotChange, kept_free, set_frequency, triad
+from npc.cron.study.knobs import CannotChange, kept_free, set_frequency, triad
 from npc.machine.sysfs import cores_of
 from tests.lab.strangers import needs_strangers, shared_folder, stranger
 from tests.paths import ROOT
 
-HOME = ROOT / "cron/study"
+HOME = ROOT / "npc/cron/study"
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cron.study.launches import WORK, command_of, missing_of, params_of, runs_of, state_of, unknown_of
-from cron.study.making import measured_in
-from cron.study.plan import Factors, conditions_of, network_of, placement_of
-from cron.study.starters import Starters
+from npc.cron.study.launches import WORK, command_of, missing_of, params_of, runs_of, state_of, unknown_of
+from npc.cron.study.making import measured_in
+from npc.cron.study.plan import Factors, conditions_of, network_of, placement_of
+from npc.cron.study.starters import Starters
 from npc.records.launch import Launch, LaunchLog
 from npc.records.study import ProgramRun, Study
 

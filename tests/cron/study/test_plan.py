@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cron.study.plan import Factors, conditions_of, expectation_of, network_of
+from npc.cron.study.plan import Factors, conditions_of, expectation_of, network_of
 
 
 def test_the_plan_is_the_product_without_what_cannot_be_run() -> None:

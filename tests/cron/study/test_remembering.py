@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cron.study.remembering import best_of, keep_best
+from npc.cron.study.remembering import best_of, keep_best
 from npc.machine.programs import read_programs
 from npc.records.record import save_csv
 from npc.records.study import Condition, ProgramRun, Study

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from cron.study.judgement import judge, judged, placements_of, runs_needed, tied
-from cron.study.outputs import lines_of
+from npc.cron.study.judgement import judge, judged, placements_of, runs_needed, tied
+from npc.cron.study.outputs import lines_of
 from npc.records.study import Condition, Expectation, ProgramRun, Study
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cron.study.launches import runs_of
+from npc.cron.study.launches import runs_of
 from npc.records.launch import read_launches
 from npc.records.run import read_run
 from npc.records.study import Study, read_study

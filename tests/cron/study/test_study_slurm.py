@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cron.study.judgement import tied
+from npc.cron.study.judgement import tied
 from npc.records.study import read_study
 from tests.lab.cluster import Cluster
 from tests.lab.jube_job import NPC

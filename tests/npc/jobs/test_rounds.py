@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from npc.jobs.rounds import Rounds
+from npc.parsers.run.collect import collect_run
 from npc.records.launch import LAUNCHES, Awaited, read_launches
 from npc.records.reading import Reading
 from npc.statistics.precision import Goal
-from parsers.run.collect import collect_run
 from tests.lab.jube_job import NPC
 from tests.lab.npb_job import Job
 

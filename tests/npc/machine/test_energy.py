@@ -13,9 +13,9 @@ from npc.records.launch import Launch
 from npc.records.reading import Reading
 from npc.records.record import replace
 from npc.records.series import Series
-from roofline.ceilings import find_ceilings
-from roofline.document import to_document
-from roofline.table import format_roofline
+from npc.roofline.ceilings import find_ceilings
+from npc.roofline.document import to_document
+from npc.roofline.table import format_roofline
 from tests.made.sysfs_tree import tree
 
 RAPL = "sys/class/powercap"

@@ -17,7 +17,7 @@ import pytest
 from npc.machine.new_platform import Partition, parse_partitions, platform_toml, platform_xml
 from npc.machine.platform import read_platform
 from npc.records.record import read_csv
-from report.plan.command import _machine
+from npc.report.plan.command import _machine
 from tests.captured import text_of
 from tests.lab.cluster import Cluster
 from tests.lab.jube_job import NPC, SMALL

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cron.figures import course, relative_by_node
-from cron.series import panel
-from cron.variation import variations
+from npc.cron.figures import course, relative_by_node
+from npc.cron.series import panel
+from npc.cron.variation import variations
 from npc.records.history import History, HistoryRow, of_night
 from npc.records.nights import SeriesNight, series_nights
 from npc.records.nodes import beside_others
-from report.history import read_history
+from npc.report.history import read_history
 from tests.made.history import KEY, a_record
 
 A, B = ("n1", "n2"), ("n3", "n4")

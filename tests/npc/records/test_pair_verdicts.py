@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cron.matrix import matrix_of
-from npb.cluster import PairReadings, save
-from npb.localise import judge
-from npb.suspects import Localisation
+from npc.cron.matrix import matrix_of
 from npc.files import InvalidFile
+from npc.npb.cluster import PairReadings, save
+from npc.npb.localise import judge
+from npc.npb.suspects import Localisation
 from npc.records.pair_verdicts import PAIRS, read_pairs
 from tests.made.pairs import Cluster, slow_node
 

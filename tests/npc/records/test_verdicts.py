@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from cron.commands.cron import show
+from npc.cron.commands.cron import show
 from npc.files import InvalidFile
 from npc.records.journal import Journal
 from npc.records.verdicts import (
@@ -26,7 +26,7 @@ from npc.records.verdicts import (
     to_text,
     write_night,
 )
-from report.history import read_history
+from npc.report.history import read_history
 from tests import schemas
 from tests.made.history import KEY
 from tests.made.run_folder import make_history

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import parsers
+from npc import parsers
 from npc.machine.load import LoadMonitor, load_average, stolen_ticks
 from npc.machine.platform import Interface, Platform, link_data_rate, read_platform
+from npc.parsers.run.collect import collect_run
 from npc.records.launch import Launch, LaunchLog
 from npc.records.record import Record, replace, save_csv
 from npc.records.series import Series
@@ -27,7 +28,6 @@ from npc.validity.rule import Circumstances
 from npc.validity.rules.cache import last_level_bytes
 from npc.validity.run import judge_run
 from npc.validity.unit_errors import likely_slip
-from parsers.run.collect import collect_run
 from tests import captured
 from tests.lab.in_process import npc
 from tests.paths import ROOT

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from npc.observe.memory.hints import hints_of
+from npc.observe.memory.merge import merge
+from npc.observe.memory.reduce import RankFile, rank_memory
 from npc.records.memory_use import MemoryHint, RankMemory
-from observe.memory.hints import hints_of
-from observe.memory.merge import merge
-from observe.memory.reduce import RankFile, rank_memory
 from tests.made.memory_tables import PAGE_BYTES, Made
 
 MS = 1_000_000

@@ -13,7 +13,7 @@ import pytest
 from npc.records.memory_use import MEMORY, MemoryUse, Structure
 from npc.records.observed import read_part
 from npc.records.record import read_csv
-from report.advice import advise, gather
+from npc.report.advice import advise, gather
 from tests.paths import ROOT
 
 PROGRAM = ROOT / "tests/observe/programs/memory_planted.c"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from observe.elf import SourceLine
-from observe.memory.names import names_at
-from observe.memory.reduce import rank_memory
+from npc.observe.elf import SourceLine
+from npc.observe.memory.names import names_at
+from npc.observe.memory.reduce import rank_memory
 from tests.made.memory_tables import PAGE_BYTES, Made
 
 HEAP = 0x7F0000000000
@@ -125,7 +125,7 @@ class LinesOf:
 def test_allocations_of_a_program_without_lines_are_told_apart_though_the_c_library_has_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("observe.memory.names.elf_file", LinesOf)
+    monkeypatch.setattr("npc.observe.memory.names.elf_file", LinesOf)
     app, libc, openmp = 0x400000, 0x7E0000000000, 0x7E1000000000
     paths = {app: "/home/me/app", libc: "/usr/lib/libc.so.6", openmp: "/usr/lib/libgomp.so.1"}
     made = Made(maps="".join(f"{at:x}-{at + 0x1000:x} r-xp 00000000 00:00 1 {paths[at]}\n" for at in paths))

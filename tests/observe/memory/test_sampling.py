@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from observe.memory.build import memory_library
-from observe.memory.companion import RankMemoryTable
-from observe.memory.table import SAMPLING, RankTable, read_table
+from npc.observe.memory.build import memory_library
+from npc.observe.memory.companion import RankMemoryTable
+from npc.observe.memory.table import SAMPLING, RankTable, read_table
 from tests.lab.mpis import MPIS
 from tests.paths import ROOT
 
@@ -31,7 +31,7 @@ class Sampled(NamedTuple):
 
 
 def sample(*command: str | Path, folder: Path, interval: float = 0.01, budget: float = 0.1) -> Sampled:
-    """Run a command as `observe.rank` does, and read the table."""
+    """Run a command as `npc.observe.rank` does, and read the table."""
     settings = {
         "mode": "sample", "library": str(memory_library("sample")), "interval": interval, "budget": budget,
     }  # fmt: skip
@@ -167,12 +167,12 @@ def test_python_is_a_program_too(programs: Path) -> None:
     assert len(set(ended.table.touches["thread"])) >= 2
 
 
-#: Around a rank, as `observe.rank` is: the library, and what it has seen.
+#: Around a rank, as `npc.observe.rank` is: the library, and what it has seen.
 _RANK: Final = """
 import subprocess, sys
 from pathlib import Path
-from observe.memory.companion import RankMemoryTable
-from observe.memory.table import read_table
+from npc.observe.memory.companion import RankMemoryTable
+from npc.observe.memory.table import read_table
 companion = RankMemoryTable(Path(), "host.0", {"mode": "sample", "library": sys.argv[1], "interval": 0.02})
 with subprocess.Popen(sys.argv[2:], close_fds=False, preexec_fn=companion.become) as process:
     code = process.wait(timeout=60)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from npc.observe.memory.accesses import fold
+from npc.observe.memory.reduce import rank_memory
 from npc.records.memory_use import RankMemory
-from observe.memory.accesses import fold
-from observe.memory.reduce import rank_memory
 from tests.made.memory_tables import PAGE_BYTES, Made
 
 MS = 1_000_000

@@ -9,9 +9,9 @@ import types
 import numpy as np
 import pytest
 
-from roofline.models import hockney
-from roofline.models.fitted import Fitted, relative_errors
-from roofline.models.piecewise import Sweep
+from npc.roofline.models import hockney
+from npc.roofline.models.fitted import Fitted, relative_errors
+from npc.roofline.models.piecewise import Sweep
 from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "add-a-model.md"

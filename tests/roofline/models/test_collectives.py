@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from roofline.models.collectives import OPERATIONS, Round
-from roofline.models.piecewise import Sweep, fit_pieces
-from roofline.prediction import Believed, predict
+from npc.roofline.models.collectives import OPERATIONS, Round
+from npc.roofline.models.piecewise import Sweep, fit_pieces
+from npc.roofline.prediction import Believed, predict
 
 ALPHA, BETA, GAMMA = 2e-6, 1e-9, 3e-10
 SIZES = 2.0 ** np.arange(24)

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from npc.roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
+from npc.roofline.models.estimate import EstimatedNumber, Linear, Parameter
+from npc.roofline.models.fitted import Fitted, held_out_bound
+from npc.roofline.models.piecewise import Sweep, TooFewSizes, fit_pieces, search
+from npc.roofline.prediction import Believed, predict
 from npc.statistics.distributions import student_quantile
-from roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
-from roofline.models.estimate import EstimatedNumber, Linear, Parameter
-from roofline.models.fitted import Fitted, held_out_bound
-from roofline.models.piecewise import Sweep, TooFewSizes, fit_pieces, search
-from roofline.prediction import Believed, predict
 
 Array = NDArray[np.float64]
 

@@ -1,21 +1,21 @@
 """The start of ``npc``, ``npb`` and ``npc-python``: what was installed with them, and nothing else.
 
-Modules of a cluster set ``PYTHONPATH``, where Python looks before everything else: a package ``report``
-there, or an older numpy, would be taken for NPC's. So would be what lies in the present folder or in the
+Modules of a cluster set ``PYTHONPATH``, where Python looks before everything else: an older numpy there would
+be taken for the one that NPC was installed with. So would be what lies in the present folder or in the
 user's own ``site-packages``. The environment stays as it is: programs that NPC starts find what they should.
 
 mpi4py is taken from elsewhere where somebody means it: ``NPC_MPI4PY=FOLDER``, in which that mpi4py is.
 
-This module has a name that no other has, and loads nothing before `sys.path` is right.
+It is started as a console script's module, or by its path (`npc.python`), and loads nothing before `sys.path`
+is right.
 """
 
 import os
 import site
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-#: The folder of NPC's packages: in a checkout this file lies in packaging/start.
-OURS = os.path.dirname(os.path.dirname(HERE)) if HERE.endswith("packaging/start") else HERE
+#: The folder in which the package ``npc`` is.
+OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def homes() -> list[str]:
@@ -34,7 +34,7 @@ def _has_npc(folder: str) -> bool:
 def others() -> list[str]:
     """The folders of ``PYTHONPATH``, and the user's own: what is not of this Python and not NPC's."""
     library = os.path.dirname(os.__file__)
-    own = {*site.getsitepackages(), *homes(), library, os.path.join(library, "lib-dynload"), HERE, OURS}
+    own = {*site.getsitepackages(), *homes(), library, os.path.join(library, "lib-dynload"), OURS}
     named = os.environ.get("PYTHONPATH", "")
     folders = [os.path.abspath(folder) for folder in named.split(os.pathsep)] if named else []
     return [folder for folder in (*folders, site.getusersitepackages()) if folder not in own]
@@ -47,7 +47,8 @@ def only_what_is_meant() -> None:
     if homes():
         unwanted = others()
         sys.path[:] = [folder for folder in sys.path if folder not in unwanted]
-        sys.path += [folder for folder in (OURS, HERE) if folder not in sys.path]
+        if OURS not in sys.path:
+            sys.path.append(OURS)
     else:
         sys.path.insert(0, OURS)
     if os.environ.get("NPC_MPI4PY"):
@@ -74,14 +75,6 @@ def npc() -> object:
     """The command ``npc``."""
     only_what_is_meant()
     from npc.cli import main
-
-    return main()
-
-
-def npb() -> int:
-    """The command ``npb``."""
-    only_what_is_meant()
-    from npb.cli import main
 
     return main()
 

@@ -48,11 +48,11 @@ class Done(NamedTuple):
 def run(
     cluster: Cluster, file: str | Path, outpath: Path, platform: str | Path, *options: str, **settings: str
 ) -> Done:
-    """``jube run`` on the head node as one types it there, then ``npc wait`` and ``npc collect``."""
+    """``jube run`` in the checkout on the head node, then ``npc wait`` and ``npc collect``."""
     known, before = len(jobs_of(cluster)), {node: cluster.bytes(node)[0] for node in cluster.nodes}
     jube = ["jube", "run", file, "--hide-animation", "--outpath", outpath, "--include-path", platform]
     env = {**TINY, **settings}
-    submitted = cluster.run("head", [*jube, *options], env=env, timeout=120)
+    submitted = cluster.run("head", [*jube, *options], env=env, timeout=120, cwd=ROOT)
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
     waited = cluster.run("head", [NPC, "wait", outpath, "--least", "0.3s", "--most", "0.5s"], timeout=200)
     cluster.run("head", [NPC, "collect", outpath])
@@ -303,7 +303,8 @@ def test_a_job_script_that_ends_early_in_any_way_leaves_the_error_file_and_no_do
         "mpirun": f"mpirun -n 1 sh {tmp_path}/ways program"
     }
     write_benchmark(tmp_path, {how: before for how, (before, *_) in ENDINGS.items()}, run_it)
-    jube = ["jube", "run", tmp_path / "site.xml", "--hide-animation", "--include-path", "platforms/slurm"]
+    jube = ["jube", "run", tmp_path / "site.xml", "--hide-animation"]
+    jube += ["--include-path", ROOT / "platforms/slurm"]
     env = {"NPC_DEPENDENCY": "none", "NPC_EXCLUSIVE": "no"}
     known = len(jobs_of(cluster))
     submitted = cluster.run("head", [*jube, "--outpath", tmp_path / "runs"], env=env, timeout=120)

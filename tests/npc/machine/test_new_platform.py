@@ -175,7 +175,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 def on_head(cluster: Cluster, copy: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return cluster.run("head", [sys.executable, "-m", "npc", "platform", "new", *words], cwd=copy)
+    command = [sys.executable, "-m", "npc", "platform", "new", *words]
+    return cluster.run("head", command, cwd=copy, env={"NPC_WORKPLACE": ""})
 
 
 @pytest.mark.slow

@@ -197,7 +197,7 @@ def test_whatever_is_killed_perf_ends_and_samples_stay(killed: str, shares: Path
     assert until(lambda: living(f"{shares} 30 0.7"))
     assert until(lambda: [pid for pid in living("perf record") if is_child(pid, rank.pid)])
     (perf,) = [pid for pid in living("perf record") if is_child(pid, rank.pid)]
-    (child,) = [pid for pid in living(f"{shares} 30") if is_child(pid, rank.pid) and pid != perf]
+    (child,) = [pid for pid in living(f"{shares} 30") if Path(f"/proc/{pid}/exe").resolve() == shares]
     assert until(lambda: ticks(child) > 0.6 * os.sysconf("SC_CLK_TCK"))
     target = {"program": child, "watcher": rank.pid, "perf": perf}[killed]
     os.kill(target, signal.SIGKILL)

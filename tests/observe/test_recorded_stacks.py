@@ -171,6 +171,12 @@ def living(words: str) -> list[int]:
     return found
 
 
+def programs_of(watcher: int, program: Path) -> list[int]:
+    """The children of a rank's watcher that have become the program."""
+    running = [pid for pid in living(str(program)) if is_child(pid, watcher)]
+    return [pid for pid in running if Path(f"/proc/{pid}/exe").resolve() == program]
+
+
 def is_child(process: int, parent: int) -> bool:
     found = read(process)
     return found is not None and found.parent == parent
@@ -197,7 +203,8 @@ def test_whatever_is_killed_perf_ends_and_samples_stay(killed: str, shares: Path
     assert until(lambda: living(f"{shares} 30 0.7"))
     assert until(lambda: [pid for pid in living("perf record") if is_child(pid, rank.pid)])
     (perf,) = [pid for pid in living("perf record") if is_child(pid, rank.pid)]
-    (child,) = [pid for pid in living(f"{shares} 30") if Path(f"/proc/{pid}/exe").resolve() == shares]
+    assert until(lambda: programs_of(rank.pid, shares))
+    (child,) = programs_of(rank.pid, shares)
     assert until(lambda: ticks(child) > 0.6 * os.sysconf("SC_CLK_TCK"))
     target = {"program": child, "watcher": rank.pid, "perf": perf}[killed]
     os.kill(target, signal.SIGKILL)

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -116,8 +117,11 @@ def _serve(folder: Path) -> None:
 
 
 def _run(folder: Path, words: list[str], redirected: str) -> None:
-    """The command line in the forked process, which ends here."""
+    """The command line in the forked process, which ends here, in a folder of its own."""
     os.setsid()
+    shutil.rmtree(folder / "here", ignore_errors=True)
+    (folder / "here").mkdir()
+    os.chdir(folder / "here")
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, used + MEMORY_BYTES))
     for place, name in ((0, os.devnull), (1, folder / "out"), (2, folder / "err")):

@@ -55,6 +55,8 @@ from npc.parsers.run.collect import collect_run
 from npc.records.history import History
 from npc.records.journal import Journal, missed
 from npc.records.launch import read_launches
+from npc.records.memory_use import Density, MemoryUse, Structure
+from npc.records.observed import part_of
 from npc.records.record import read_csv
 from npc.records.study import read_study
 from npc.records.verdicts import (
@@ -74,13 +76,24 @@ from tests import captured
 from tests.captured import text_of
 from tests.lab.counted import build, count
 from tests.lab.npb_job import MPI_ENVIRONMENT
-from tests.made.damaged import changed_bytes, changed_json, changed_number, changed_words, damaged, every_json
+from tests.made.damaged import (
+    changed_bytes,
+    changed_json,
+    changed_number,
+    changed_words,
+    damaged,
+    every_json,
+    places,
+)
 from tests.made.foreign import a_history, a_jube_run, a_run, a_study, an_observation, fits
 from tests.made.history import BEGUN, KEY
+from tests.made.memory_use import memory_use, rank_memory
 from tests.made.run_folder import make_pairs
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow  # together as long as a tenth of all quick tests
+#: Where these stand in an array.
+DENSITY, READS = Structure._fields.index("density"), Density._fields.index("reads")
 #: Of each file.
 CASES: Final = 40
 #: Of a tool's output: what is damaged is in its first part then.
@@ -370,3 +383,25 @@ def test_a_damaged_program_or_table_of_its_memory_is_said(tmp_path: Path) -> Non
     for number in range(CASES):
         path.write_text(changed_json(merged, chance))
         read_memory(tmp_path, [])
+
+
+@pytest.mark.parametrize("key", ["ranks", "seconds"])
+def test_a_text_in_place_of_a_number_is_no_observation(key: str, tmp_path: Path) -> None:
+    an_observation(tmp_path / "made")
+    document = json.loads((tmp_path / "made/raw/0000.observed.json").read_text())
+    document.pop("memory")
+    assert [reading.status for reading in parsers.parse("observed", json.dumps(document))].count("ok") > 3
+    for container, name in places(document):
+        if name == key:
+            container[name] = "0.72"
+    (told,) = parsers.parse("observed", json.dumps(document))
+    assert told.status.startswith("failed: not an observation: Expected") and f"{key}`" in told.status
+
+
+def test_a_map_of_pages_that_is_no_table_is_no_part_of_an_observation() -> None:
+    use = json.loads(msgspec.json.encode(memory_use(rank_memory(2, 3))))
+    structure = next(each for rank in use["ranks"] for each in rank["structures"] if each[DENSITY])
+    assert part_of({"memory": use}, "memory", MemoryUse)
+    structure[DENSITY][READS][0].append(1)
+    with pytest.raises(ValueError, match="no table of threads and bins"):
+        part_of({"memory": use}, "memory", MemoryUse)

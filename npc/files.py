@@ -263,7 +263,7 @@ def read_lines(path: Path, start: int = 0) -> tuple[list[Any], int]:
     try:
         with open_regular(path, LARGEST_TABLE) as stream:
             stream.seek(start)
-            text = stream.read(LARGEST_TABLE)
+            text = _all_of(stream, str(path), LARGEST_TABLE)
     except FileNotFoundError:
         return [], 0
     values = []

@@ -8,7 +8,7 @@
 #   MAPPING    ppr:N:socket, ppr:N:numa: N ranks on each. Empty: ranks side by side
 #   BINDING    core, hwthread: one for each thread; none. Empty: cores, else hardware threads, else none
 #   PLACES, PROC_BIND   OMP_PLACES, OMP_PROC_BIND; by default cores (or threads), spread
-# Exports OMP_NUM_THREADS as well. npc_noted are the options of npc sample by which records say what was asked for.
+# Exports OMP_NUM_THREADS as well. npc_noted are the options of npc records sample by which records say what was asked for.
 
 npc_cpus() { # CPU,CORE,SOCKET,NODE of each that this job has here
     lscpu -p=CPU,CORE,SOCKET,NODE | awk -F, -v allowed="$(taskset -cp $$ | sed 's/.*: *//')" '

@@ -126,9 +126,9 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     if not isinstance(ending, signal.Signals):
         words = ["jube", "result", str(what.outpath), "--id", str(number), "--analyse"]
         subprocess.run(words, cwd=workplace(), env=what.env, capture_output=True)
-    step("environment", "--output", str(run / "environment.json"))
+    step("doctor", "--environment", "--output", str(run / "environment.json"))
     named = shown(run)
-    step("collect", named)
+    step("records", "collect", named)
     records = read_run(run) if (run / RECORDS).exists() else []
     for each in workpackages:
         if each.failed:
@@ -143,7 +143,11 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
         if records:
             click.echo(f"next: {own('npc')} report {shlex.quote(named)}   everything on one page")
     goes_on = any(each.is_open and each.batch_job() for each in workpackages)
-    later = f"; its jobs go on: npc wait {run}; npc collect {run}; npc roofline {run}" if goes_on else ""
+    later = (
+        f"; its jobs go on: npc records wait {run}; npc records collect {run}; npc roofline {run}"
+        if goes_on
+        else ""
+    )
     if isinstance(ending, signal.Signals):
         click.echo(f"stopped: what had been measured is collected{later}", err=True)
         return 128 + ending

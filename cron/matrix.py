@@ -106,7 +106,7 @@ def too_few(part: Part, platform: Path) -> str:
     """What to do where the history knows too few nodes: the measurement that would tell, for a shell."""
     few = f"{LEAST_NODES} nodes at least can be compared, the history knows fewer"
     if len(nodes_of(part)) < LEAST_NODES:
-        return f"{few}: measure others as well (npc nightly --each-node)"
+        return f"{few}: measure others as well (npc night run --each-node)"
     words = ["npc", "characterise", "--platform", str(platform), *part.words]
     return f"{few}; this would tell who it is: {shlex.join(words)}"
 

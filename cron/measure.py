@@ -66,7 +66,7 @@ def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop)
         run = run_of(part, night)
         # it was ended while it collected, or jobs have written since
         if run and (cancelled or not (run / RECORDS).exists()):
-            _start(["collect", str(run)], log).wait()
+            _start(["records", "collect", str(run)], log).wait()
     return PartEnd(code, cancelled)
 
 
@@ -78,12 +78,12 @@ def finish(part: Part, night: Path, limit_s: float, stop: Stop) -> None:
     if run is None:
         return
     with open(log_of(night, part), "ab", opener=no_link) as log:
-        wait = _start(["wait", str(run), "--limit", f"{max(limit_s, 1):.0f}s"], log)
+        wait = _start(["records", "wait", str(run), "--limit", f"{max(limit_s, 1):.0f}s"], log)
         stop.wait_for(wait, inf)
         session.end(wait.pid, GRACE_S)
         wait.wait()
         cancel_open_jobs(out)
-        _start(["collect", str(run)], log).wait()
+        _start(["records", "collect", str(run)], log).wait()
 
 
 def records_of(part: Part, night: Path) -> list[Record]:

@@ -16,7 +16,7 @@ from npc.records.verdicts import Matrix, NightSuspect, Verdict
 
 #: Rows of the table, at most; verdict.json has all.
 ROWS: Final = 60
-#: Series of a night of the past, at most; `npc history --replay --json` has all.
+#: Series of a night of the past, at most; `npc night history --replay --json` has all.
 REPLAYED: Final = 8
 #: Reasons for records without use, of each benchmark.
 REASONS: Final = 6

@@ -30,7 +30,7 @@ SCRIPT: Final = "nightly.sh"
 _TEMPLATES: Final = Path(__file__).parent
 #: Variables that decide which tools, libraries and modules are found.
 _KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "MODULEPATH", "MODULESHOME", "SLURM_CONF", "LANG")
-_SIGN: Final = "npc nightly"
+_SIGN: Final = "npc night run"
 
 
 class NotInstalled(click.ClickException):
@@ -77,13 +77,15 @@ SCRONTAB: Final = Crontab("scrontab")
 
 
 def script_text(home: Path, words: Sequence[str]) -> str:
-    """The script that begins a night: ``npc nightly WORDS`` in the folder `home`, in this environment."""
+    """The script that begins a night: ``npc night run WORDS`` in the folder `home`, in this environment."""
     kept = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
     if os.environ.get(WORKPLACE):
         kept[WORKPLACE] = str(home)
     own = (home / ".venv/bin/npc", Path(sys.executable).with_name("npc"))
     program = next((str(npc) for npc in own if npc.exists()), shutil.which("npc") or "npc")
-    return filled_in(_TEMPLATES / "nightly.sh.in", kept=kept, home=home, command=[program, "nightly", *words])
+    return filled_in(
+        _TEMPLATES / "nightly.sh.in", kept=kept, home=home, command=[program, "night", "run", *words]
+    )
 
 
 def cron_block(name: str, at: Sequence[time], script: Path) -> str:

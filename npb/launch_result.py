@@ -111,8 +111,8 @@ def how_it_ended(tool: str, exit_code: int, output: Output) -> str:
 
 
 def read(parser: str, argv: Sequence[str], output: Output) -> tuple[Reading, ...]:
-    """What the parser reads in stdout with stderr behind it, as ``npc collect`` will; nothing without one or
-    in what is too long."""
+    """What the parser reads in stdout with stderr behind it, as ``npc records collect`` will; nothing
+    without one or in what is too long."""
     from npc import parsers
 
     if parser not in parsers.names() or output.too_long:

@@ -13,8 +13,9 @@ from pathlib import Path
 import click
 
 from npc import __version__
-from npc.cli import main
+from npc.cli import Commands, main
 from npc.npb import cli
+from npc.rare_options import show_all
 from npc.terminal import guard
 
 
@@ -28,17 +29,26 @@ def write(folder: Path) -> list[Path]:
 
 def _write_npc(folder: Path) -> None:
     pages = importlib.import_module("click_man.core")
-    context = click.Context(main, info_name="npc")
-    commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
-    # The commands are loaded by name; click-man looks for them in the group.
-    group = click.Group(
-        "npc",
-        commands={name: command for name, command in commands.items() if command is not None},
-        help=main.help,
-        short_help="characterise a machine's network, memory and compute, and watch it",
-        params=list(main.params),
+    # a page has all options, those too that --help leaves out
+    above = click.Context(click.Command(""), info_name="")
+    show_all(above)
+    group = _with_commands(main, click.Context(main, info_name="npc", parent=above))
+    group.short_help = "characterise a machine's network, memory and compute, and watch it"
+    pages.write_man_pages("npc", group, parent_ctx=above, version=__version__, target_dir=str(folder))
+
+
+def _with_commands(group: click.Group, context: click.Context) -> click.Group:
+    """The group with the commands that it would load by name, since click-man looks for them in the group."""
+    commands: dict[str, click.Command] = {}
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, Commands):
+            command = _with_commands(command, click.Context(command, info_name=name, parent=context))
+        if command is not None:
+            commands[name] = command
+    return click.Group(
+        group.name, commands, help=group.help, short_help=group.short_help, params=list(group.params)
     )
-    pages.write_man_pages("npc", group, version=__version__, target_dir=str(folder))
 
 
 def _npb() -> str:

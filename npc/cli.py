@@ -1,7 +1,8 @@
 """The ``npc`` command: a shell around the rooms' commands, which it knows by entry points alone.
 
 A command is a click command named in the entry point group ``npc.commands``; its module is imported
-when it is called (or listed), so one that cannot be loaded costs only itself. Commands report what can
+when it is called (or listed), so one that cannot be loaded costs only itself. A name with a blank, such as
+``model fit``, is a command of a group: `npc model fit`. Commands report what can
 go wrong by raising `click.ClickException`; an OSError (read-only folder, missing file, full disk) and
 `npc.files.InvalidFile` become one line as well. Exit codes: docs/commands.md.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
 from importlib.metadata import EntryPoint
@@ -19,50 +21,78 @@ import click
 
 from npc import __version__, status_line
 from npc.files import InvalidFile
+from npc.rare_options import shows_all, with_help_all
 from npc.streams import nowhere, open_streams
 from npc.terminal import guard
 
 GROUP: Final = "npc.commands"
-#: What people want to do, and the commands for it; what is in none is listed last, a site's own too.
-TASKS: Final[dict[str, tuple[str, ...]]] = {
-    "Begin with": ("doctor", "characterise", "report"),
-    "Measure": (
-        "plan", "platform", "sample", "observe", "study", "cc", "c++", "fc", "wait", "collect", "parse",
-    ),
-    "Look": ("roofline", "sweep", "fit", "predict", "efficiency"),
-    "Judge": ("check", "compare", "advise", "score"),
-    "Keep watch": ("nightly", "cron", "history", "accept", "environment"),
+#: The order in which commands and groups stand in ``npc --help``; others, such as a site's own, follow.
+ORDER: Final = (
+    "doctor", "characterise", "report", "check", "compare", "advise", "plan", "platform", "observe",
+    "roofline", "night", "program", "model", "records",
+)  # fmt: skip
+#: What the commands of a group are for; a group that is not named here lists its commands.
+GROUPS: Final = {
+    "night": "Measure every night, and name the node to blame.",
+    "model": "Models of communication: fit them, predict by them.",
+    "program": "Programs: efficiency, studies, accesses to memory.",
+    "records": "Records of single commands and of JUBE runs.",
+}
+#: Commands that became a part of another one, or have another name.
+MOVED: Final = {
+    "environment": "doctor --environment", "nightly": "night run", "score": "advise --score",
 }  # fmt: skip
 #: As a shell reports a program that SIGINT ended: 128 + 2.
 INTERRUPTED: Final = 130
 
 
 class Commands(click.Group):
-    """The commands found through the entry points, loaded by name."""
+    """Commands found through the entry points, loaded by name: all of ``npc``, or those of a group."""
+
+    #: The words before the names of its commands, as in the entry points: ``()``, ``("model",)``.
+    words: tuple[str, ...] = ()
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands, sorted; nothing is loaded."""
-        return sorted(entry_points())
+        """Names of its commands and groups, sorted; nothing is loaded."""
+        depth = len(self.words)
+        names = [name.split() for name in entry_points()]
+        return sorted({name[depth] for name in names if tuple(name[:depth]) == self.words and name[depth:]})
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Options and commands; of ``npc`` itself the commands alone, so that they fit on a screen."""
+        if self.words or shows_all(ctx):
+            super().format_options(ctx, formatter)
+        else:
+            self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands with their purposes, by task."""
-        left = self.list_commands(ctx)
-        width = max(map(len, left), default=0)
-        for task, names in [*TASKS.items(), ("Others", ())]:
-            rows = []
-            for name in names or left.copy():
-                if name in left and (command := self.get_command(ctx, name)):
-                    left.remove(name)
-                    limit = formatter.width - formatter.current_indent - 2 - width - 2
-                    rows.append((name.ljust(width), command.get_short_help_str(limit)))
-            if rows:
-                with formatter.section(task):
-                    formatter.write_dl(rows)
+        """The commands with their purposes; with ``--help-all`` each group is followed by its commands."""
+        shown = list(self._shown(ctx))
+        width = max((len(name) for name, _ in shown), default=0)
+        limit = formatter.width - 2 - width - 2
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(limit)) for name, command in shown])
+
+    def _shown(self, ctx: click.Context, before: str = "") -> Iterator[tuple[str, click.Command]]:
+        for name in sorted(self.list_commands(ctx), key=_place):
+            command = self.get_command(ctx, name)
+            if command is None or command.hidden:
+                continue
+            yield before + name, command
+            if isinstance(command, Commands) and shows_all(ctx):
+                yield from command._shown(ctx, f"{before}{name} ")
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, or one that says why it cannot be loaded; None if there is none of that name."""
-        entry = entry_points().get(cmd_name)
-        return _load(entry) if entry else None
+        """The command or group, or one that says why it cannot be loaded; None if there is no such one."""
+        words = (*self.words, cmd_name)
+        name = " ".join(words)
+        if entry := entry_points().get(name):
+            command = _load(entry)
+        elif any(other.startswith(f"{name} ") for other in entry_points()):
+            command = _group(words)
+        else:
+            return None
+        return with_help_all(command)
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """As click does it, with nothing of what others wrote that could steer the terminal, and also where
@@ -80,12 +110,14 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it, with the names that were perhaps meant."""
+        """As click does it, with the names that were perhaps meant, and where a command is now."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchOption:
             raise
         except click.UsageError as error:
+            if not self.words and (now := _now(args[0])):
+                raise Moved(f"npc {args[0]} is {now}") from None
             import difflib  # only here, to keep the start short
 
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), cutoff=0.5)
@@ -115,13 +147,27 @@ class Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Moved(click.ClickException):
+    """A command that has another name now; the message is the only line that is shown."""
+
+    exit_code = 2
+
+
+@click.group(
+    cls=Commands,
+    options_metavar="[--version] [-h|--help|--help-all]",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="npc")
 def main() -> None:
     """Characterise a machine's network, memory and compute, and watch it.
 
-    `npc doctor` and `npc characterise` are the beginning; `npc COMMAND --help` explains each command.
+    Begin with npc doctor and npc characterise. npc COMMAND --help explains a command, npc --help-all shows
+    also those of the groups.
     """
+
+
+with_help_all(main, "Show the commands of all groups.")
 
 
 @cache
@@ -131,6 +177,28 @@ def entry_points() -> dict[str, EntryPoint]:
     for entry in metadata.entry_points(group=GROUP):
         found.setdefault(entry.name, entry)
     return found
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Sorts names of the first level as in `ORDER`, others behind them."""
+    return ORDER.index(name) if name in ORDER else len(ORDER), name
+
+
+def _group(words: tuple[str, ...]) -> Commands:
+    """The group whose commands begin with `words`."""
+    names = [name.split()[len(words)] for name in entry_points() if name.split()[: len(words)] == [*words]]
+    purpose = GROUPS.get(" ".join(words), f"Commands: {', '.join(sorted(set(names)))}.")
+    group = Commands(words[-1], help=purpose, short_help=purpose)
+    group.words = words
+    return group
+
+
+def _now(name: str) -> str:
+    """What is called instead of ``npc NAME``, which there is not; empty if nothing is known."""
+    if name in MOVED:
+        return f"npc {MOVED[name]}"
+    places = [entry for entry in sorted(entry_points()) if " " in entry and entry.split()[-1] == name]
+    return " or ".join(f"npc {place}" for place in places)
 
 
 def _load(entry: EntryPoint) -> click.Command:

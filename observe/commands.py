@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from npc.files import cannot_write
 from npc.parameters import PathParameter, program_first
+from npc.rare_options import RareOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,11 +28,21 @@ if TYPE_CHECKING:
 @click.option(
     "--output",
     type=PathParameter(file_okay=False),
-    help="Folder to write; by default observed, or beside the launch that npc sample is making.",
+    help="Folder to write; by default observed, or beside the launch that npc records sample is making.",
 )
-@click.option("--program", default="", help="The program's word in the command, where it cannot be told.")
+@click.option(
+    "--program",
+    cls=RareOption,
+    default="",
+    help="The program's word in the command, where it cannot be told.",
+)
 @click.option("--name", default="", help="What to call the program (default: its file's name).")
-@click.option("--parser", "tool", help="Parser of the program's own report (default: by the program's name).")
+@click.option(
+    "--parser",
+    "tool",
+    cls=RareOption,
+    help="Parser of the program's own report (default: by the program's name).",
+)
 @click.option(
     "--report",
     metavar="GLOB",
@@ -45,11 +56,15 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--seconds",
+    cls=RareOption,
     metavar="REGEX",
     help="Where the program says for how many seconds it computed at that rate; the FLOP follow from both.",
 )
 @click.option(
-    "--flop", type=click.FloatRange(0, min_open=True), help="FLOP of the whole run, where you know them."
+    "--flop",
+    cls=RareOption,
+    type=click.FloatRange(0, min_open=True),
+    help="FLOP of the whole run, where you know them.",
 )
 @click.option(
     "--counters",
@@ -59,7 +74,11 @@ if TYPE_CHECKING:
     "MEM, L3, L2.",
 )
 @click.option(
-    "--mpi/--no-mpi", default=True, show_default=True, help="Let Open MPI count messages and bytes."
+    "--mpi/--no-mpi",
+    cls=RareOption,
+    default=True,
+    show_default=True,
+    help="Let Open MPI count messages and bytes.",
 )
 @click.option(
     "--profile/--no-profile",
@@ -69,18 +88,21 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--mpit",
+    cls=RareOption,
     metavar="NAME,…|all",
     help="Read these counters of the MPI library (MPI_T performance variables), with * and ?; npc doctor "
     "says what there is.",
 )
 @click.option(
     "--sde",
+    cls=RareOption,
     metavar="NAME,…|all",
     help="Read these software-defined events of the program's libraries (papi_sde), with * and ?.",
 )
 @click.option(
     "--snapshots",
     "snapshots_s",
+    cls=RareOption,
     metavar="SECONDS",
     type=click.FloatRange(0),
     help="Read counters every so often, not at the end alone; 1 with --mpit or --sde, 0: never.",
@@ -88,12 +110,14 @@ if TYPE_CHECKING:
 @click.option("--hotspots", is_flag=True, help="Record the stacks of all ranks by perf: where they compute.")
 @click.option(
     "--rate",
+    cls=RareOption,
     metavar="HZ",
     type=click.FloatRange(1, 1000),
     help="Stacks a second with --hotspots (default: 99, in step with nothing that a program does).",
 )
 @click.option(
     "--call-graph",
+    cls=RareOption,
     type=click.Choice(["fp", "dwarf", "lbr"]),
     help="How perf finds callers: by frame pointers (fp, default), copies of the stack (dwarf), which cost "
     "8 KiB a sample, or the processor's record of branches (lbr).",
@@ -112,11 +136,12 @@ if TYPE_CHECKING:
     flag_value="auto",
     metavar="[count|sample|valgrind]",
     type=click.Choice(["auto", "count", "sample", "valgrind"]),
-    help="Look where its memory goes: count every access of a program that npc cc has built, else sample; "
-    "valgrind counts those of any program, of small runs. Nothing else is measured in such a run.",
+    help="Look where its memory goes: count every access of a program that npc program cc has built, else "
+    "sample; valgrind counts those of any program, of small runs. Nothing else is measured in such a run.",
 )
 @click.option(
     "--interval",
+    cls=RareOption,
     metavar="SECONDS",
     type=click.FloatRange(0.01, 60),
     help="Between two looks at all pages with --memory=sample (0.1).",
@@ -127,6 +152,7 @@ if TYPE_CHECKING:
 @click.option(
     "--overhead",
     "budget",
+    cls=RareOption,
     default="2%",
     show_default=True,
     metavar="PERCENT|none",
@@ -136,6 +162,7 @@ if TYPE_CHECKING:
 @click.option(
     "--check-observer",
     "pairs",
+    cls=RareOption,
     is_flag=False,
     flag_value=6,
     metavar="[PAIRS]",
@@ -145,13 +172,15 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--plain",
+    cls=RareOption,
     metavar="PROGRAM",
-    help="The same program as it is usually built: what --check-observer runs without watching, where npc cc "
-    "has built the other.",
+    help="The same program as it is usually built: what --check-observer runs without watching, where npc "
+    "program cc has built the other.",
 )
 @click.option(
     "--background",
     "background_s",
+    cls=RareOption,
     default=0.3,
     show_default=True,
     type=click.FloatRange(0, 60),
@@ -315,9 +344,11 @@ def observe(
     )
     inside = os.environ.get(LAUNCH) if output is None else None
     if inside and memory:
-        raise click.UsageError("--memory slows the program down: not below npc sample, which measures it")
+        raise click.UsageError(
+            "--memory slows the program down: not below npc records sample, which measures it"
+        )
     if inside and pairs:
-        raise click.UsageError("--check-observer makes launches of its own: not below npc sample")
+        raise click.UsageError("--check-observer makes launches of its own: not below npc records sample")
     occupy_standard_descriptors()
     if inside:
         end = run(command, place, Path(inside), mpi, asked, keep=False)

@@ -1,4 +1,5 @@
-"""``npc efficiency``: POP's efficiencies of observed runs, and how they scale, as table and picture."""
+"""``npc program efficiency``: POP's efficiencies of observed runs, and how they scale, as table and
+picture."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ def efficiency(
         gpu = gpu_efficiencies(gpu_file) if gpu_file else None
         runs = read_runs(folders, not strong, region, gpu)
     except NothingObserved as error:
-        click.echo(f"npc efficiency: {error}", err=True)
+        click.echo(f"npc program efficiency: {error}", err=True)
         sys.exit(1)
     except KeyError as error:
         raise click.UsageError(f"{gpu_file}: it has no rank {error}") from None

@@ -45,7 +45,7 @@ def load(name: str) -> Parser:
     """The parser called `name`. Raises `UnknownParser`."""
     if name not in names():
         if name == "raw":
-            raise UnknownParser("no parser reads it: npc sample was told so by --tool raw")
+            raise UnknownParser("no parser reads it: npc records sample was told so by --tool raw")
         raise UnknownParser(f"there is no parser {name!r}; there are: {', '.join(names())}")
     return cast(Parser, importlib.import_module(f"npc.parsers.{name}").parse)
 

@@ -1,4 +1,5 @@
-"""``npc advise RUN…``: bottlenecks and hints in plain words, each with its evidence."""
+"""``npc advise RUN…``: bottlenecks and hints in plain words, each with its evidence; or how much of its
+nominal limits a machine reaches."""
 
 from __future__ import annotations
 
@@ -29,6 +30,10 @@ SCHEMA: Final = 1
     help="Platform whose records are judged, by its nominal limits (default: the one that there is).",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object (docs/advise.md).")
+@click.option(
+    "--score", is_flag=True,
+    help="Print instead how much of its nominal limits the machine reaches.",
+)  # fmt: skip
 @click.option("--rules", "list_rules", is_flag=True, help="List the rules with their sources.")
 @click.option(
     "--try", "hint_name", default="", metavar="HINT",
@@ -54,6 +59,7 @@ def advise(
     runs: tuple[Path, ...],
     platform: str,
     as_json: bool,
+    score: bool,
     list_rules: bool,
     hint_name: str,
     settings: tuple[str, ...],
@@ -71,8 +77,8 @@ def advise(
     ratio printed with its 95 % interval. Nothing is changed for good: the change is a part of the command.
 
     Exit codes: 0, also where nothing is found; 1 no record is usable, so nothing could be judged, or the hint
-    cannot be tried here; 2 usage; 6 some launches of --try failed; 128+N stopped by signal N, what was
-    measured is kept.
+    cannot be tried here, or (--score) no part has both a measurement and a nominal limit; 2 usage; 6 some
+    launches of --try failed; 128+N stopped by signal N, what was measured is kept.
     """
     import csv
     import json
@@ -93,12 +99,17 @@ def advise(
         if not hint_name or not re.fullmatch(r"[A-Za-z_]\w*=.*", word, re.DOTALL):
             why = "expected NAME=VALUE" if hint_name else "it goes with --try"
             raise click.UsageError(f"--set {word!r}: {why}")
+    if score and hint_name:
+        raise click.UsageError("--score and --try exclude each other")
     if replaced and not hint_name:
         raise click.UsageError("--replace goes with --try")
     try:
         run = gather(runs, platform)
     except (OSError, ValueError, csv.Error) as error:
         raise click.UsageError(str(error)) from None
+    if score:
+        _score(run, as_json)
+        return
     found = judge(run, platform)
     if hint_name:
         own = Trial(set=dict(word.split("=", 1) for word in settings), replace=replaced)
@@ -106,6 +117,22 @@ def advise(
         return
     click.echo(json.dumps(_document(run, found), indent=1) if as_json else sentences(_text(run, found)))
     if not run.usable:
+        sys.exit(1)
+
+
+def _score(run: Run, as_json: bool) -> None:
+    """Print the machine's shares of its nominal limits; exit code 1 where no part has both."""
+    import json
+
+    from npc.columns import sentences
+    from npc.report.score import format_scores, score, to_document
+
+    scores = score(run)
+    if as_json:
+        click.echo(json.dumps(to_document(run, scores), indent=1))
+    else:
+        click.echo(sentences(format_scores(run, scores)))
+    if scores.whole is None:
         sys.exit(1)
 
 

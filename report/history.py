@@ -33,7 +33,7 @@ class NoHistory(ValueError):
 
 
 def usual_history() -> Path:
-    """``history/`` here; where there is none, that of the workplace, where npc nightly keeps it."""
+    """``history/`` here; where there is none, that of the workplace, where npc night run keeps it."""
     here = Path(USUAL)
     return here if here.is_dir() else workplace() / USUAL
 
@@ -58,7 +58,7 @@ class NightValue(NamedTuple):
 
 
 class RawRuns:
-    """Where the raw files of a history's nights are: `npc nightly` prunes those of good nights after a
+    """Where the raw files of a history's nights are: `npc night run` prunes those of good nights after a
     while."""
 
     def __init__(self, history: Path) -> None:

@@ -1,7 +1,7 @@
 """The choice of a model: from a question to the model that answers it, and from that to its measurements.
 
-What there is stands in ``questions.toml``; `npc plan` and `npc fit` say it (Bartelheimer, Zhu, Neuwirth 2023,
-section 3: phase 0, a set of models with their test configurations).
+What there is stands in ``questions.toml``; `npc plan` and `npc model fit` say it (Bartelheimer, Zhu,
+Neuwirth 2023, section 3: phase 0, a set of models with their test configurations).
 """
 
 from __future__ import annotations

@@ -53,5 +53,5 @@ def picture_folder(paths: Sequence[Path]) -> Path:
 
 def failure(message: str, code: int = USAGE) -> SystemExit:
     """Say what is wrong; raising the result ends the command with `code`."""
-    click.echo(f"npc {click.get_current_context().info_name}: {message}", err=True)
+    click.echo(f"{click.get_current_context().command_path}: {message}", err=True)
     return SystemExit(code)

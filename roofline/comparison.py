@@ -34,8 +34,8 @@ from npc.records.units import METRICS, format_quantity, format_size
 from npc.roofline.table import quantity_texts
 from npc.statistics.medians import Summary, summarise
 
-#: Params that tell the network: what was said by ``npc sample --param network=…``, the interface that npb saw
-#: sockets use, perftest's device. Nothing tells what MPI used by itself.
+#: Params that tell the network: what was said by ``npc records sample --param network=…``, the interface
+#: that npb saw sockets use, perftest's device. Nothing tells what MPI used by itself.
 _NETWORK: Final = ("network", INTERFACE, "device")
 #: Settings that name no line: they are the same of all, or stand at its end (the MPI), or above it.
 _SILENT: Final = frozenset({"ranks", "datatype", "mpi", "network"})

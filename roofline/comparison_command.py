@@ -1,4 +1,5 @@
-"""``npc sweep``: tools and MPI implementations against each other over message size, as table and picture."""
+"""``npc model sweep``: tools and MPI implementations against each other over message size, as table and
+picture."""
 
 from __future__ import annotations
 

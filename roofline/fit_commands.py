@@ -1,4 +1,5 @@
-"""``npc fit`` and ``npc predict``: communication models from records, and times from the models."""
+"""``npc model fit`` and ``npc model predict``: communication models from records, and times from the
+models."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from npc.roofline.prediction import Believed
 
-_MAKES: Final = "`npc fit RECORDS --output FIT.json` makes what is meant"
+_MAKES: Final = "`npc model fit RECORDS --output FIT.json` makes what is meant"
 _OPERATIONS: Final = ("send", "bcast", "allreduce", "alltoall", "barrier")
 
 
@@ -112,7 +113,7 @@ def predict(
     extrapolate: bool,
     as_json: bool,
 ) -> None:
-    """Times of messages and collectives never measured, from FIT.json (npc fit --output).
+    """Times of messages and collectives never measured, from FIT.json (npc model fit --output).
 
     Sizes count as in the OSU benchmarks: of all-to-all, bytes to each process. What lies outside of the sizes
     fitted is marked as extrapolated, and left out where a message has more than 4 times the largest of them.
@@ -218,7 +219,7 @@ def _document(path: Path) -> Any:
     try:
         return parse_json(read_bytes(path))
     except FileNotFoundError:
-        raise failure(f"{path}: no such file; `npc fit RECORDS --output {path}` makes it") from None
+        raise failure(f"{path}: no such file; `npc model fit RECORDS --output {path}` makes it") from None
     except OSError as error:
         raise failure(f"{path}: {error.strerror}; {_MAKES}") from None
     except ValueError:

@@ -1,4 +1,5 @@
-"""``fit.json``: fitted models for programs, and for ``npc predict``. docs/models.md describes every key.
+"""``fit.json``: fitted models for programs, and for ``npc model predict``. docs/models.md describes every
+key.
 
 Schema 1. New keys may be added under the same number; it changes when a key goes or changes its meaning.
 """
@@ -119,10 +120,10 @@ def sweep_of(entry: Mapping[str, Any]) -> SweepSource:
 def predictable(document: Any) -> list[dict[str, Any]]:
     """The entries of ``fits`` that tell the time of a message. Raises `InvalidDocument`."""
     if not isinstance(document, dict) or "fits" not in document:
-        raise InvalidDocument("this is no fit.json: `npc fit RECORDS --output fit.json` makes one")
+        raise InvalidDocument("this is no fit.json: `npc model fit RECORDS --output fit.json` makes one")
     if document.get("schema") != SCHEMA:
         raise InvalidDocument(
-            f"schema {document.get('schema')}: this version reads {SCHEMA}; make it anew by `npc fit`"
+            f"schema {document.get('schema')}: this version reads {SCHEMA}; make it anew by `npc model fit`"
         )
     try:
         msgspec.convert(document, _Predictable)

@@ -19,7 +19,7 @@ from npc.statistics.medians import MIN_SAMPLES
 from npc.validity.disturbance import remark
 
 BELIEVE: Final = "Which model to believe where, by the median error on sizes it was not shown"
-NEAREST: Final = "Measured collectives against each algorithm's prediction (npc predict): median error"
+NEAREST: Final = "Measured collectives against each algorithm's prediction (npc model predict): median error"
 PROBABLY: Final = "The nearest is probably what the MPI library uses there."
 NO_ARITHMETIC: Final = (
     "The arithmetic of all-reduce is not in it: --reduction names it, or records of STREAM's add."

@@ -1,4 +1,5 @@
-"""Measured collectives against what `npc predict` says of them, and which algorithm the MPI library uses.
+"""Measured collectives against what `npc model predict` says of them, and which algorithm the MPI library
+uses.
 
 Every algorithm's formula (`npc.roofline.models.collectives`) predicts each size from a ping-pong's models,
 which know nothing of the collective. The formula that lies nearest is probably the library's, which changes

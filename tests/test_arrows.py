@@ -174,7 +174,7 @@ def test_the_launcher_loads_nothing_heavy() -> None:
 
 def test_help_loads_no_heavy_library() -> None:
     """One command after the other, in one process: what none of them loads is not there in the end."""
-    asked = [["--help"], *([name, "--help"] for name in sorted(entry_points()))]
+    asked = [["--help"], *([*name.split(), "--help"] for name in sorted(entry_points()))]
     loaded = loaded_by(
         f"from npc.cli import main\nfor words in {asked}: main(words, standalone_mode=False)\nprint()"
     )

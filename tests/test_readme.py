@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from npc.cli import entry_points, main
+from npc.cli import main
 from npc.cron.study.command import StudyCommands
 from npc.jobs.suite import settings
 from npc.parameters import TAGS
@@ -65,14 +65,14 @@ def test_every_line_that_is_shown_names_what_exists(page: str, line: str) -> Non
         wanted = [word for word in words[1:] if "=" not in word and re.fullmatch(r"[\w-]+", word)]
         assert set(wanted[:1]) <= set(targets)
         return
-    assert words[1] in entry_points(), f"there is no npc {words[1]}"
-    command = main.get_command(click.Context(main), words[1])
-    assert command is not None
-    rest = words[2:]
-    if isinstance(command, click.Group) and rest and rest[0] in command.commands:
-        command, rest = command.commands[rest[0]], rest[1:]
-    elif isinstance(command, StudyCommands):
+    command, rest = main, words[1:]
+    context = click.Context(main)
+    while isinstance(command, click.Group) and rest and rest[0] in command.list_commands(context):
+        command, rest = command.get_command(context, rest[0]), rest[1:]
+    assert command is not main or rest[0].startswith("-"), f"there is no npc {words[1]}"
+    if isinstance(command, StudyCommands):
         command = command.commands[command.usual]
+    assert command is not None
     options = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
     rest = rest[: rest.index("--")] if "--" in rest else rest
     for place, word in enumerate(rest):

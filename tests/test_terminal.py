@@ -61,10 +61,10 @@ def test_what_steers_a_terminal_is_shown_as_its_escape() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("collect", EVIL),
+        ("records", "collect", EVIL),
         ("report", EVIL),
         ("compare", EVIL, EVIL),
-        ("parse", "qperf", EVIL),
+        ("records", "parse", "qperf", EVIL),
         ("check", EVIL),
         ("observe", "--", f"./{EVIL}"),
         (EVIL,),

@@ -101,7 +101,8 @@ def test_an_empty_folder_is_enough(environment: Path, tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     assert (tmp_path / "platforms/mine/submit.job.in").exists()
     night = run(
-        npc, "nightly", "--platform", "mine", "--benchmark", "iperf3", "--set", "samples=1", cwd=tmp_path,
+        npc, "night", "run", "--platform", "mine", "--benchmark", "iperf3", "--set", "samples=1",
+        cwd=tmp_path,
         PYTHONPATH=site,
     )  # fmt: skip
     # what others disturbed is measured again, in a job of its own

@@ -1,4 +1,4 @@
-"""The BLAS runs of this node: ``python cases.py > cases.jsonl`` for ``npc sample --cases``.
+"""The BLAS runs of this node: ``python cases.py > cases.jsonl`` for ``npc records sample --cases``.
 
 One case for each library and number of threads, which measures all routines at all sizes. By default the
 size grows with the threads' root, so that a thread's part of a matrix stays the same.

@@ -1,4 +1,4 @@
-"""The FFT runs of this node: ``python cases.py > cases.jsonl`` for ``npc sample --cases``.
+"""The FFT runs of this node: ``python cases.py > cases.jsonl`` for ``npc records sample --cases``.
 
 One case for each library and number of threads, which measures all transforms.
 """

@@ -1,4 +1,5 @@
-"""The launches of fio on this job's nodes: ``python cases.py > cases.jsonl`` for ``npc sample --cases``.
+"""The launches of fio on this job's nodes: ``python cases.py > cases.jsonl`` for ``npc records sample
+--cases``.
 
 One for each target and number of processes. ``--bytes`` bounds what all
 launches of the job read and write together on a node: each test gets the same part of it, which is its file.

@@ -1,4 +1,4 @@
-"""The launches of IOR: ``python cases.py > cases.jsonl`` for ``npc sample --cases``.
+"""The launches of IOR: ``python cases.py > cases.jsonl`` for ``npc records sample --cases``.
 
 Two forms, as IO500 has them: ``easy``, a file for each process and large transfers; ``hard``, one file of all
 and 47008 bytes at a time, one process beside the other. ``--bytes`` bounds what all launches read and write

@@ -1,4 +1,5 @@
-"""The likwid-bench runs that suit this node: ``python cases.py > cases.jsonl`` for ``npc sample --cases``.
+"""The likwid-bench runs that suit this node: ``python cases.py > cases.jsonl`` for ``npc records sample
+--cases``.
 
 Domains: the node (N), each socket (S0, …) or each NUMA node (M0, …) by itself, as likwid-bench names them.
 Kernels: of each family the widest that this CPU executes (likwid-bench lists kernels that it does not
@@ -238,7 +239,7 @@ def emit(
 ) -> None:
     """Print one case. The working set is initialised by the threads that will use it (-W).
 
-    runs: its launches, ``auto``: as many as npc sample is told.
+    runs: its launches, ``auto``: as many as npc records sample is told.
     """
     command = f"-t {kernel} -W {domain}:{likwid_size(size)}:{threads} -i {iterations}"
     counting = [

@@ -1,4 +1,4 @@
-"""The launches of mdtest: ``python cases.py > cases.jsonl`` for ``npc sample --cases``.
+"""The launches of mdtest: ``python cases.py > cases.jsonl`` for ``npc records sample --cases``.
 
 Two forms, as IO500 has them: ``easy``, empty files in a folder for each process; ``hard``, files of 3901 B
 in one folder of all. Who asks for a file is not who made it (``-N``), or the answer would be its own cache's.

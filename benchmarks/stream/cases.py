@@ -1,4 +1,4 @@
-"""The STREAM runs of this node: ``python cases.py > cases.jsonl`` for ``npc sample --cases``.
+"""The STREAM runs of this node: ``python cases.py > cases.jsonl`` for ``npc records sample --cases``.
 
 One case for each number of threads, way of spreading them, domain and kind of stores. A domain is the whole
 node (N) or a NUMA node by itself (M0, M1, …, as LIKWID calls them), whose threads are pinned to its cores, so

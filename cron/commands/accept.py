@@ -1,4 +1,4 @@
-"""``npc accept``: what nights are compared with."""
+"""``npc night accept``: what nights are compared with."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
     chosen = night or max(nights, key=lambda run: nights[run], default="")
     if chosen not in nights:
         last = ", ".join(sorted(nights)[-3:])
-        known = f"the last are {last}" if last else "it is empty: npc nightly fills it"
+        known = f"the last are {last}" if last else "it is empty: npc night run fills it"
         raise click.ClickException(f"no night{f' {chosen}' if chosen else ''} in {folder}: {known}")
     began, left_out = moment(nights[chosen]), postponed.get(chosen, ())
     verdict = judge_night(platform_folder(suite(), platform), past, chosen, began, postponed=left_out)

@@ -1,4 +1,4 @@
-"""``npc cron``: when nights come."""
+"""``npc night cron``: when nights come."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def cron() -> None:
 @of_history
 @click.argument("words", nargs=-1)
 def install(platform: str, at: str, kind: str | None, history: Path | None, words: tuple[str, ...]) -> None:
-    """Run npc nightly every night; WORDS, behind two hyphens, are its further options.
+    """Start npc night run every night; WORDS, behind two hyphens, are its further options.
 
-    npc cron install --at 02:30 --platform mycluster -- --tag network --limit 2h
+    npc night cron install --at 02:30 --platform mycluster -- --tag network --limit 2h
 
     What is in the crontab already stays. Exit codes: 0 installed, 1 it could not be, 2 usage.
     """
@@ -51,7 +51,7 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
         raise click.UsageError(f"--at {at!r} is no time of day: write 02:30, or 00:00,12:00") from None
     if any(word.startswith(("--platform", "--history")) for word in words):
         raise click.UsageError("--platform and --history stand before the two hyphens")
-    given = nightly.make_context("nightly", list(words), resilient_parsing=False).params
+    given = nightly.make_context("run", list(words), resilient_parsing=False).params
     folder = platform_folder(suite(), platform)
     place = folder_of(history, folder.name)
     script = place / schedule.SCRIPT
@@ -80,7 +80,8 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
         table.write(schedule.with_block(table.read(), folder.name, block))
     except schedule.NotInstalled as error:
         raise click.ClickException(
-            f"{error}\nThe script is {script}; have it run by other means (npc cron install --systemd), or "
+            f"{error}\nThe script is {script}; have it run by other means (npc night cron install "
+            f"--systemd), or "
             f"put these lines into a table of cron:\n{block}"
         ) from None
     click.echo(f"installed in {table.program}:\n{block}", nl=False)

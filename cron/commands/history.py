@@ -1,4 +1,4 @@
-"""``npc history``: what the nights were like, with pictures."""
+"""``npc night history``: what the nights were like, with pictures."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def history(
         click.echo(remark(disturbed), err=True)
     if not (points if replay else found):
         what = "no nights yet" if pattern == "*" else f"nothing that {pattern!r} names"
-        raise click.ClickException(f"{past.folder} has {what}: npc nightly fills it")
+        raise click.ClickException(f"{past.folder} has {what}: npc night run fills it")
     if replay:
         _replay(past, _verdicts(past, every, platform, fabric), pattern, as_json)
     else:

@@ -1,4 +1,4 @@
-"""``npc nightly``: a night."""
+"""``npc night run``: a night."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from npc.cron.commands import (
 )
 from npc.files import cannot_write
 from npc.parameters import Duration, PathParameter
+from npc.rare_options import RareOption
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +42,7 @@ NIGHTS: Final = "runs/nightly"
 @of_history
 @click.option(
     "--output",
+    cls=RareOption,
     type=PathParameter(file_okay=False),
     help="Folder of the raw runs (default: runs/nightly/PLATFORM).",
 )
@@ -57,13 +59,13 @@ NIGHTS: Final = "runs/nightly"
 )  # fmt: skip
 @of_each_node
 @click.option(
-    "--within", type=click.IntRange(1), default=14, show_default=True,
+    "--within", cls=RareOption, type=click.IntRange(1), default=14, show_default=True,
     help="Number of nights in which --each-node has measured every node once.",
 )  # fmt: skip
 @of_at_once
 @of_node_benchmarks
 @click.option(
-    "--keep-runs", type=click.IntRange(0), default=14, show_default=True,
+    "--keep-runs", cls=RareOption, type=click.IntRange(0), default=14, show_default=True,
     help="Number of good nights whose raw runs are kept; those of bad nights always are.",
 )  # fmt: skip
 @click.option(
@@ -71,10 +73,12 @@ NIGHTS: Final = "runs/nightly"
     default="",
     help="Switches and racks, which may be to blame, too: slurm, or a file (docs/blame.md).",
 )
-@click.option("--no-pairs", is_flag=True, help="Do not confirm suspects by a matrix of pairs.")
+@click.option(
+    "--no-pairs", cls=RareOption, is_flag=True, help="Do not confirm suspects by a matrix of pairs."
+)
 @click.option("--drain", is_flag=True, help="Let Slurm drain the nodes to blame (docs/nightly.md).")
 @click.option(
-    "--textfile", type=PathParameter(file_okay=False, exists=True),
+    "--textfile", cls=RareOption, type=PathParameter(file_okay=False, exists=True),
     help="Also write npc-PLATFORM.prom into this folder of node_exporter's textfile collector.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json instead of the table.")

@@ -1,1 +1,1 @@
-"""A program over a plan of conditions: ``npc study``."""
+"""A program over a plan of conditions: ``npc program study``."""

@@ -1,4 +1,5 @@
-"""``npc study``: a program over a plan of conditions, what was expected of it before, and what came of it."""
+"""``npc program study``: a program over a plan of conditions, what was expected of it before, and what came
+of it."""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ from npc.cron.commands import of_limit, of_platform
 from npc.cron.study.predicting import predict, study_in
 from npc.files import read_text
 from npc.parameters import AUTO, Duration, PathParameter, Runs, name_values, program_first
+from npc.rare_options import RareOption
 
 
 class StudyCommands(click.Group):
-    """``npc study -- PROGRAM`` is ``npc study run -- PROGRAM``."""
+    """``npc program study -- PROGRAM`` is ``npc program study run -- PROGRAM``."""
 
     #: The subcommand where none is named.
     usual = "run"
@@ -31,10 +33,10 @@ def study() -> None:
     """Run a program over a plan of conditions, in shuffled fresh processes, by JUBE and so by Slurm.
 
     \b
-    npc study --ranks 1,2 --threads 1,2 -- ./himeno S -n 100
-    npc study --platform slurm --nodes 1,2,4 --ranks 8/node,16/node --binding core,none \\
+    npc program study --ranks 1,2 --threads 1,2 -- ./himeno S -n 100
+    npc program study --platform slurm --nodes 1,2,4 --ranks 8/node,16/node --binding core,none \\
         --expect "4 nodes >= 3.5 x 1 node" -- ./app input.dat
-    npc study show FOLDER
+    npc program study show FOLDER
     """
 
 
@@ -65,7 +67,7 @@ class Values(click.ParamType):
 
 
 @study.command(
-    short_help="Run COMMAND in every condition (what npc study does).",
+    short_help="Run COMMAND in every condition (what npc program study does).",
     context_settings={"ignore_unknown_options": True},
 )
 @of_platform
@@ -94,16 +96,20 @@ class Values(click.ParamType):
     help="Processes that take memory bandwidth, on other cores of each NUMA node; 0.5: one, half the time.",
 )  # fmt: skip
 @click.option(
-    "--frequency", type=Values(str), default="usual", show_default=True, metavar="GHZ,…",
+    "--frequency", cls=RareOption, type=Values(str), default="usual", show_default=True, metavar="GHZ,…",
     help="Clocks of the CPUs (by cpufreq as root, or srun --cpu-freq); usual: as they are.",
 )  # fmt: skip
 @click.option(
-    "--network", type=Values(str), default="usual", show_default=True, metavar="RATE|NAME=VALUE,…",
+    "--network", cls=RareOption, type=Values(str), default="usual", show_default=True,
+    metavar="RATE|NAME=VALUE,…",
     help="What each node can send a second, as 100Mbit or 1GB (by tc as root); usual: as it is. NAME=VALUE: "
     "another network, by MPI's variable (OMPI_MCA_btl_tcp_if_include=eth1, UCX_NET_DEVICES=mlx5_1:1).",
 )  # fmt: skip
 @click.option(
-    "--interface", default="", help="Network interface that --network slows down (default: the only one)."
+    "--interface",
+    cls=RareOption,
+    default="",
+    help="Network interface that --network slows down (default: the only one).",
 )
 @click.option(
     "--runs", type=Runs(), default=AUTO, show_default=True,
@@ -113,12 +119,18 @@ class Values(click.ParamType):
     "--expect", "expected", multiple=True, metavar="TEXT",
     help="Speeds that you expect, to be judged at the end: '4 nodes >= 3.5 x 1 node'; may be repeated.",
 )  # fmt: skip
-@click.option("--name", default="", help="What to call the program (default: its file's name).")
 @click.option(
-    "--parser", "tool", default="", help="Parser of the program's output (default: by the program's name)."
+    "--name", cls=RareOption, default="", help="What to call the program (default: its file's name)."
 )
 @click.option(
-    "--seconds", "says", default="", metavar="REGEX",
+    "--parser",
+    "tool",
+    cls=RareOption,
+    default="",
+    help="Parser of the program's output (default: by the program's name).",
+)
+@click.option(
+    "--seconds", "says", cls=RareOption, default="", metavar="REGEX",
     help="Where the program prints its time (default: the run time); the first group is the seconds.",
 )  # fmt: skip
 @click.option(
@@ -130,6 +142,7 @@ class Values(click.ParamType):
 @click.option(
     "--timeout",
     "timeout_s",
+    cls=RareOption,
     type=Duration(),
     default="5m",
     show_default=True,
@@ -137,12 +150,14 @@ class Values(click.ParamType):
 )
 @click.option(
     "--seed",
+    cls=RareOption,
     type=click.IntRange(0, 2**31),
     help="Seed of the order of the launches (default: from the clock).",
 )
 @click.option(
     "--set",
     "given",
+    cls=RareOption,
     multiple=True,
     metavar="NAME=VALUE",
     help="A setting of the platform: timelimit=02:00:00.",
@@ -181,7 +196,7 @@ def run(
 
     The platform starts it on the nodes; a COMMAND that begins with mpirun or srun starts itself. {ranks},
     {nodes}, {threads} and {ranks_per_node} in it stand for the condition's. What was stopped goes on by
-    `npc study resume FOLDER`.
+    `npc program study resume FOLDER`.
 
     Exit codes: 0 all runs worked, 1 none did, 2 usage, 5 jobs have not ended by the limit, 6 some failed,
     130 and 143 stopped.
@@ -243,7 +258,7 @@ def resume(folder: Path, limit: float | None) -> None:
 def repeat(folder: Path, output: Path | None, platform: str | None, limit: float | None) -> None:
     """Do the study in FOLDER again, in the same order, and say what differs.
 
-    Exit codes: those of npc study.
+    Exit codes: those of npc program study.
     """
     from npc.cron.study.repeating import differences, prepare
     from npc.jobs.suite import platform_folder
@@ -302,7 +317,7 @@ def _go_on(folder: Path, limit: float | None) -> int:
             click.echo(line)
     word = shlex.quote(str(folder))
     if code >= 128 or code == 5:
-        click.echo(f"not at its end: npc study resume {word}", err=True)
+        click.echo(f"not at its end: npc program study resume {word}", err=True)
     else:
         click.echo(f"study: {folder}")
     return code

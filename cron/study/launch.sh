@@ -3,7 +3,7 @@
 #
 # The first WORDS of COMMAND go before it and print what the network gives. COMMAND runs in FOLDER, on NODES of this job with RANKS on each of THREADS threads, placed as benchmarks/placement.sh
 # says. Slurm's job may be of another shape: its variables are changed, so that mpirun and srun see one of this shape.
-# In COMMAND @WORK@ is the job's folder and @LAUNCH@ where the launch's files begin (npc sample).
+# In COMMAND @WORK@ is the job's folder and @LAUNCH@ where the launch's files begin (npc records sample).
 home=$1 nodes=$2 ranks=$3 threads=$4 mapping=$5 binding=$6 folder=$7
 shift 7
 while [ $# -gt 0 ] && [ "$1" != -- ]; do

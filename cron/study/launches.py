@@ -1,7 +1,7 @@
 """The launches of a study: what each condition is in a job, and what came of it.
 
-A job makes the launches of one number of nodes by ``npc sample --cases``; its file has a case for each
-condition. What was measured is read from the launches' own logs, in whichever JUBE run they are, so that
+A job makes the launches of one number of nodes by ``npc records sample --cases``; its file has a case for
+each condition. What was measured is read from the launches' own logs, in whichever JUBE run they are, so that
 nothing is lost or measured again when a study goes on.
 """
 

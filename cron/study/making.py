@@ -64,7 +64,8 @@ def write_folder(study: Study, place: StudyPlace, platform: Path) -> None:
     """
     if (place.folder / STUDY).exists():
         raise click.UsageError(
-            f"{place.folder} holds a study already: npc study resume {place.folder}, or another --output"
+            f"{place.folder} holds a study already: npc program study resume {place.folder}, or "
+            "another --output"
         )
     there = place.folder.exists()
     try:

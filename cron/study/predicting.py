@@ -1,4 +1,4 @@
-"""``npc study predict``: the time of a study's program on a machine that it has not run on."""
+"""``npc program study predict``: the time of a study's program on a machine that it has not run on."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def study_in(folder: Path) -> Study:
     try:
         return read_study(folder)
     except FileNotFoundError:
-        raise click.UsageError(f"{folder} holds no study ({STUDY}): npc study -- COMMAND makes one") from None
+        raise click.UsageError(
+            f"{folder} holds no study ({STUDY}): npc program study -- COMMAND makes one"
+        ) from None
     except ValueError as error:
         raise click.ClickException(str(error)) from None
 

@@ -47,7 +47,7 @@ def best_of(study: Study, folder: Path, hosts: tuple[str, ...] = ()) -> Iterator
             against=other.condition,
             time=now(),
             hosts=hosts,
-            by="npc study",
+            by="npc program study",
             run=str(folder.absolute()),
         )
 

@@ -1,4 +1,5 @@
-"""``npc study repeat``: a study done again, by its own plan, order and platform files, and what differs."""
+"""``npc program study repeat``: a study done again, by its own plan, order and platform files, and what
+differs."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _collect(place: StudyPlace) -> None:
     """The records of all JUBE runs together, each with its raw file as seen from the study's folder."""
     records: list[Record] = []
     for run in sorted((place.folder / RUNS).glob("[0-9]" * 6)):
-        words = python("-m", "npc", "collect", run)
+        words = python("-m", "npc", "records", "collect", run)
         subprocess.run(words, cwd=workplace(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if (run / RECORDS).exists():
             prefix = run.relative_to(place.folder).as_posix()

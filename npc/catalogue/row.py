@@ -20,7 +20,7 @@ Layer = Literal[
 Timing = Literal["", "half round trip", "interval between messages", "stream", "collective", "pattern"]
 #: Which end of npb's pair sends the bytes that are counted; "" where both do, or nothing is known.
 Sender = Literal["", "client", "server"]
-#: Of each job: the job script, `npc environment`, a compiler; JUBE itself.
+#: Of each job: the job script, `npc doctor --environment`, a compiler; JUBE itself.
 JOB_S: Final = 4.0
 #: Of each size of a sweep, by default: ``sweep_samples`` of ``benchmarks/npc.xml``.
 SWEEP_SAMPLES: Final = 1

@@ -7,7 +7,7 @@ import click
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command(short_help="Completion of commands in bash, zsh and fish.")
+@click.command(hidden=True, short_help="Completion of commands in bash, zsh and fish.")
 @click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
 def completion(shell: str) -> None:
     """Print the completion script of SHELL.

@@ -1,4 +1,4 @@
-"""``npc wait RUN``: until every workpackage of a run has ended, however its job ended."""
+"""``npc records wait RUN``: until every workpackage of a run has ended, however its job ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the scripts share that make a benchmark's cases (``benchmarks/*/cases.py``) for ``npc sample``."""
+"""What the scripts share that make a benchmark's cases (``benchmarks/*/cases.py``) for ``npc records
+sample``."""
 
 from __future__ import annotations
 

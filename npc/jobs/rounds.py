@@ -1,7 +1,7 @@
 """Rounds of launches: each case once, in shuffled order, until every one is known as well as was asked for.
 
 A case that is known, or has had its share, is left out of the next round. So drift hits all cases alike, and
-launches go where numbers are uncertain. `npc sample` and ``npb`` measure by it.
+launches go where numbers are uncertain. `npc records sample` and ``npb`` measure by it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What ``npc sample`` does: the same command in fresh processes, several times, every outcome on record.
+"""What ``npc records sample`` does: the same command in fresh processes, several times, every outcome on
+record.
 
 Launches differ more than the iterations inside one launch do (Hunold and Carpen-Amarie,
 arXiv:1505.07734), so a sample is a launch. The order of all launches is shuffled, so that a machine that

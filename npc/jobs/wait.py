@@ -1,4 +1,5 @@
-"""What ``npc wait`` does: drives ``jube continue`` until every workpackage has ended, however its job ended.
+"""What ``npc records wait`` does: drives ``jube continue`` until every workpackage has ended, however its
+job ended.
 
 JUBE looks for the files that a job writes at its end and nothing else: a job that was cancelled, hit its
 limit or lost its node stays RUNNING for ever. So the batch system is asked, and what it says is told to JUBE
@@ -392,5 +393,5 @@ def summary(workpackages: Sequence[Workpackage], ending: Ending, run: Path) -> s
     counts = Counter("unavailable" if each.unavailable else each.state() for each in workpackages)
     told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     if ending is Ending.ALL_ENDED:
-        return f"{told}; now: npc collect {run}"
-    return f"{told}; {ending.value}: the jobs go on, and so does: npc wait {run}"
+        return f"{told}; now: npc records collect {run}"
+    return f"{told}; {ending.value}: the jobs go on, and so does: npc records wait {run}"

@@ -1,9 +1,9 @@
 """Watchers: on each other node of a Slurm job a process that sleeps, and looks around each launch there, too.
 
-``npc sample`` runs on one node, its launches on all of them. One job step, which takes nothing from those of
-the launches (``srun --overlap``), has a watcher on each other node. It sleeps on its stdin, which srun copies
-to all of them: ``look`` before a launch, ``seen`` after it; each answers by a line of JSON. Where there is no
-such step, or one does not answer in time, the launcher's node alone is looked at.
+``npc records sample`` runs on one node, its launches on all of them. One job step, which takes nothing from
+those of the launches (``srun --overlap``), has a watcher on each other node. It sleeps on its stdin, which
+srun copies to all of them: ``look`` before a launch, ``seen`` after it; each answers by a line of JSON.
+Where there is no such step, or one does not answer in time, the launcher's node alone is looked at.
 """
 
 from __future__ import annotations

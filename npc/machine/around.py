@@ -1,4 +1,5 @@
-"""What a node looks at just before and just after each launch: the one place, for ``npc sample`` and ``npb``.
+"""What a node looks at just before and just after each launch: the one place, for ``npc records sample`` and
+``npb``.
 
 Another source is a class like `Look` and a line in `SOURCES`; it fills the field of that name of
 `npc.records.launch.Launch`. Looks lie outside of what is timed, they start no process that stays, and between

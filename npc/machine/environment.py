@@ -1,4 +1,5 @@
-"""Everything about this machine that a measurement may depend on, as JSON: what ``npc environment`` prints.
+"""Everything about this machine that a measurement may depend on, as JSON: what ``npc doctor --environment``
+prints.
 
 The fields are described in docs/files.md. What a machine does not tell (a container, another
 architecture, no git) is null; nothing here raises because something is missing.

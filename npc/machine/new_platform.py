@@ -1,7 +1,7 @@
 """What ``npc platform new`` writes: a platform for this cluster, from what Slurm and one of its nodes say.
 
 Slurm is asked for its partitions (``sinfo``, ``scontrol``); a node describes itself in a short job
-(``srun npc environment``). What neither knows stands in the files as a comment with what to look up.
+(``srun npc doctor --environment``). What neither knows stands in the files as a comment with what to look up.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _words(lists: Any) -> tuple[str, ...]:
 def platform_toml(name: str, partition: Partition | None, node: Mapping[str, Any]) -> str:
     """platform.toml: what is known or proposed as a value, what is neither as a comment.
 
-    node: what ``npc environment`` says there, or {}.
+    node: what ``npc doctor --environment`` says there, or {}.
     """
     return filled_in(
         _TEMPLATES / "platform.toml.in",
@@ -143,16 +143,19 @@ def platform_xml(name: str, partition: Partition | None, account: str) -> str:
 
 
 def describe_node(partition: Partition, account: str, patience_s: float) -> dict[str, Any]:
-    """What a node of the partition says of itself (``npc environment``). Raises click.ClickException."""
+    """What a node of the partition says of itself (``npc doctor --environment``). Raises
+    click.ClickException."""
     job = ["srun", "--quiet", "--nodes=1", "--ntasks=1", "--exclusive", "--time=2", "--mpi=none"]
     job += [f"--immediate={max(1, round(patience_s))}", f"--partition={partition.name}"]
     job += [f"--account={account}"] if account else []
-    said = ask([*job, *python("-m", "npc", "environment")], patience_s + 120)
+    said = ask([*job, *python("-m", "npc", "doctor", "--environment")], patience_s + 120)
     try:
         found: dict[str, Any]
         found, _ = json.JSONDecoder().raw_decode(said, said.index("{"))  # between what a site's prolog prints
     except ValueError:
-        raise click.ClickException(f"srun: npc environment did not describe the node: {said[:200]}") from None
+        raise click.ClickException(
+            f"srun: npc doctor --environment did not describe the node: {said[:200]}"
+        ) from None
     return found
 
 

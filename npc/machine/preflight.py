@@ -214,7 +214,7 @@ def taken_modules(environment: Environment, trial: MpiTrial) -> Iterator[str]:
 
 @check(
     "note",
-    "other Python programs take those; npc and npb do not look there",
+    "other Python programs take those; NPC and npb do not look there",
     "nothing; if the site's mpi4py is meant: export NPC_MPI4PY=FOLDER, the folder in which it is",
     name="shadows",
 )

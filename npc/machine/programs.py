@@ -14,11 +14,11 @@
     against = "2 ranks"
     time = "2026-11-23T11:20:00+01:00"
     hosts = ["n1"]
-    by = "npc study"                           # of npc advise --try also its rule
+    by = "npc program study"                           # of npc advise --try also its rule
     run = "/home/me/study-himeno"
 
-``npc study`` and ``npc advise --try`` write it where the interval shows that it helps; ``npc plan`` and
-``npc advise`` read it. A newer finding about the same program, nodes, ranks and kind of setting takes the
+``npc program study`` and ``npc advise --try`` write it where the interval shows that it helps; ``npc plan``
+and ``npc advise`` read it. A newer finding about the same program, nodes, ranks and kind of setting takes the
 place of an older one that npc wrote; all else in the file stays as it is, comments too. Tables that somebody
 wrote by hand need program and setting alone, and npc never changes them.
 """
@@ -44,8 +44,8 @@ PROGRAMS_FILE: Final = "programs.toml"
 #: What `Remembered.by` begins with in what npc wrote.
 _OURS: Final = "npc "
 _HEAD: Final = """\
-# What was found best for programs on this platform (npc/machine/programs.py explains every key). npc study
-# and npc advise --try add to it and renew what they wrote; your own lines stay as they are.
+# What was found best for programs on this platform (npc/machine/programs.py explains every key). npc program
+# study and npc advise --try add to it and renew what they wrote; your own lines stay as they are.
 """
 _LOCK: Final = ".programs.lock"
 _PATIENCE_S: Final = 10.0
@@ -199,7 +199,7 @@ def _is_older(table: Sequence[str], found: Remembered) -> bool:
         return False
     try:
         (known,) = parse_toml("".join(table), _ProgramsFile).setting
-    except ValueError:  # an array over several lines: npc writes none
+    except ValueError:  # an array over several lines: NPC writes none
         return False
     return known.by.startswith(_OURS) and known.subject == found.subject
 

@@ -147,7 +147,9 @@ def find(command: str) -> Path | None:
 
 def find_all(tools: Sequence[Tool] = TOOLS) -> list[Found]:
     """Every tool with path and version; the versions are asked for at the same time."""
-    from concurrent.futures import ThreadPoolExecutor  # `npc environment --help` does not wait for it
+    from concurrent.futures import (
+        ThreadPoolExecutor,
+    )  # `npc doctor --environment --help` does not wait for it
 
     with ThreadPoolExecutor(max_workers=max(1, len(tools))) as pool:
         return list(pool.map(look_up, tools))

@@ -1,6 +1,6 @@
 """A launch: one fresh process of a tool, what it was told, where it ran and how it ended.
 
-``npb`` and ``npc sample`` write the same folder, so that one reader understands both::
+``npb`` and ``npc records sample`` write the same folder, so that one reader understands both::
 
     launches.jsonl     a header line {"tool", "planned", "job", "seed"}, then one line a launch, as it ends;
                        between them {"planned", "awaited"} where a round goes on with what is not yet known

@@ -198,7 +198,7 @@ def save_csv(records: Iterable[Record], path: Path) -> None:
 
 
 #: Records can always be made again, as the raw outputs lie beside them.
-_MEND: Final = "a damaged file: npc collect RUN makes the records of a run again"
+_MEND: Final = "a damaged file: npc records collect RUN makes the records of a run again"
 
 
 def read_csv(path: Path) -> Iterator[Record]:

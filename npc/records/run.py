@@ -45,7 +45,7 @@ def read_run(run: str | Path) -> list[Record]:
             from npc.records.launch import LAUNCHES
 
             if path.match(_RUN) or (path / WORKPACKAGES).exists() or (path / LAUNCHES).exists():
-                raise FileNotFoundError(f"{path} has no {RECORDS} yet: `npc collect {path}` makes it")
+                raise FileNotFoundError(f"{path} has no {RECORDS} yet: `npc records collect {path}` makes it")
             raise FileNotFoundError(f"{path} is no run: name its folder, such as runs/000000, or a {RECORDS}")
         path = path / RECORDS
     if not path.exists():

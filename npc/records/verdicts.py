@@ -348,7 +348,7 @@ def read_night(path: Path) -> NightDocument:
         document = parse_json(read_bytes(path))
         found = document.get("schema") if isinstance(document, dict) else None
         if found != SCHEMA:
-            raise ValueError(f"no verdict of schema {SCHEMA}: {found!r}; npc nightly writes it")
+            raise ValueError(f"no verdict of schema {SCHEMA}: {found!r}; npc night run writes it")
         night = msgspec.convert(document, NightDocument)
         for series in night.series:
             _ = series.key

@@ -11,7 +11,7 @@ from npc.observe.built import NoLibrary
 from npc.observe.memory.build import memory_library
 from npc.observe.memory.companion import VALGRIND
 
-#: The library that programs of ``npc cc`` are linked with.
+#: The library that programs of ``npc program cc`` are linked with.
 _COUNTS: Final = b"libnpc-memory-count.so"
 _INTERVAL_S: Final = 0.1
 #: Of sampling without a limit, as parts of the run time: the most that the library takes for one.
@@ -30,7 +30,7 @@ def memory_settings(
     if mode != "sample" and interval is not None:
         raise ValueError("--interval goes with --memory=sample: counting sees every access")
     if mode == "sample" and counts:
-        raise ValueError(f"{program} was built by npc cc and counts: build it as usual to sample it")
+        raise ValueError(f"{program} was built by npc program cc and counts: build it as usual to sample it")
     if mode == "valgrind":
         if shutil.which(VALGRIND[0]) is None:
             raise NoLibrary("no valgrind: apt-get install valgrind")
@@ -43,7 +43,7 @@ def memory_settings(
         return {
             "mode": mode,
             "library": str(memory_library("count")),
-            "source": "every access of code by npc cc",
+            "source": "every access of code by npc program cc",
         }
     every = interval or _INTERVAL_S
     return {
@@ -56,6 +56,6 @@ def memory_settings(
 
 
 def is_counting(program: str) -> bool:
-    """Whether it was built by ``npc cc``."""
+    """Whether it was built by ``npc program cc``."""
     with content_of(program) as content:
         return content.find(_COUNTS) >= 0

@@ -56,8 +56,8 @@ def _stand_in(compiler: list[str], library: Path) -> None:
 
 
 def site_compiler(variable: str, names: tuple[str, ...]) -> list[str]:
-    """The words of the environment's variable, but for `npc cc` itself, which make exports; else the first
-    of these that there is, or the first."""
+    """The words of the environment's variable, but for `npc program cc` itself, which make exports; else the
+    first of these that there is, or the first."""
     from shutil import which
 
     words = shlex.split(os.environ.get(variable, ""))

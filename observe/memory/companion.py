@@ -158,7 +158,7 @@ class RankMemoryTable(Companion):
 
     def _nothing(self) -> str:
         if self._settings["mode"] == "count":
-            return "the program was not built by npc cc, npc c++ or npc fc (or --memory=sample, =valgrind)"
+            return "the program was not built by npc program cc, c++ or fc (or --memory=sample, =valgrind)"
         if self._settings["mode"] == "valgrind":
             return "Valgrind has not run the program"
         return "the program has not loaded the library: it is linked statically, or set-user-ID"

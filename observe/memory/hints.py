@@ -146,7 +146,7 @@ def _contended(rank: RankMemory, total: int, mode: MemoryMode) -> Iterator[tuple
             f"{threads} threads use: {'; '.join(lines[0].words[:_MOST_NAMED])}"
         )
         if mode == "sampling":
-            evidence += "; sampled accesses are no proof: count them (npc cc, --memory=count)"
+            evidence += "; sampled accesses are no proof: count them (npc program cc, --memory=count)"
         gain = (
             f"{share:.1%} of the accesses, each up to 19 times as fast: 4 cycles in the own cache, 75 where "
             "another core has changed the line (Levinthal 2009)"

@@ -1,4 +1,5 @@
-"""``npc cc``, ``npc c++``, ``npc fc``: the site's compilers, with code that counts its accesses to memory.
+"""``npc program cc``, ``npc program c++``, ``npc program fc``: the site's compilers, with code that counts
+its accesses to memory.
 
 The compiler's own instrumentation for ThreadSanitizer calls a function before each access; at the link, the
 counting library (library/count.c) has these functions in the place of ThreadSanitizer's. Where nobody
@@ -59,7 +60,7 @@ def _command(
             os.execvp(words[0], [*words, *first, *arguments, *last])
         except (NoLibrary, OSError) as error:
             reason = f"{words[0]}: {error.strerror}" if isinstance(error, OSError) else error
-            click.echo(f"npc {name}: {reason}", err=True)
+            click.echo(f"npc program {name}: {reason}", err=True)
             sys.exit(127)
 
     compile_counted.__doc__ = f"""Compile and link {what} that counts its accesses to memory.
@@ -71,9 +72,9 @@ def _command(
     Exit code: the compiler's; 127 if it could not be started.
 
     \b
-    npc {name} -O2 -fopenmp -o app {source}
-    npc {name} --with {mpi} -O2 -o app {source}
-    make {variable}="npc {name}"
+    npc program {name} -O2 -fopenmp -o app {source}
+    npc program {name} --with {mpi} -O2 -o app {source}
+    make {variable}="npc program {name}"
     """
     return click.command(
         name,

@@ -2,9 +2,9 @@
 
 Ranks are counted from 0 in the communicator. The trees, rings and exchanges are those of MPI libraries
 (Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005; Open MPI, ompi/mca/coll/base); algorithms have the names
-that `npc fit` and `npc predict` have for them. Where P is no power of two, P' < P the next one below it and
-M = P − P', the first M pairs of ranks join before and part afterwards: by recursive doubling M ranks send one
-message, M send lg P' + 1, the others lg P' (Eberius, 2020, section 3.8).
+that `npc model fit` and `npc model predict` have for them. Where P is no power of two, P' < P the next one
+below it and M = P − P', the first M pairs of ranks join before and part afterwards: by recursive doubling M
+ranks send one message, M send lg P' + 1, the others lg P' (Eberius, 2020, section 3.8).
 """
 
 from __future__ import annotations

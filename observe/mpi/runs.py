@@ -231,7 +231,7 @@ def _reasons(runs: Sequence[ObservedRun]) -> list[str]:
 
 
 def to_document(runs: Sequence[ObservedRun], weak: bool) -> dict[str, Any]:
-    """What ``npc efficiency --json`` prints (docs/mpi.md)."""
+    """What ``npc program efficiency --json`` prints (docs/mpi.md)."""
     return {
         "schema": SCHEMA,
         "scaling": "weak" if weak else "strong",

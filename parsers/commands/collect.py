@@ -1,4 +1,4 @@
-"""``npc collect RUN``: the records of a run."""
+"""``npc records collect RUN``: the records of a run."""
 
 from __future__ import annotations
 

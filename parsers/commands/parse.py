@@ -1,4 +1,4 @@
-"""``npc parse TOOL FILE``: a tool's raw text, without a run around it."""
+"""``npc records parse TOOL FILE``: a tool's raw text, without a run around it."""
 
 from __future__ import annotations
 

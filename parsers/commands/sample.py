@@ -1,4 +1,4 @@
-"""``npc sample``: the same command in fresh processes, several times, every outcome on record."""
+"""``npc records sample``: the same command in fresh processes, several times, every outcome on record."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def sample(
     worked, 1 none did, 2 usage, 6 some failed, 128+N stopped by signal N.
 
     \b
-    npc sample --tool osu --each test=latency,bw -- mpirun -n 2 osu_{test}
+    npc records sample --tool osu --each test=latency,bw -- mpirun -n 2 osu_{test}
     """
     import signal
 
@@ -167,7 +167,8 @@ def sample(
             alike[failure] += 1
             if alike[failure] == 1:
                 click.echo(
-                    f"npc sample: {launch.case or 'launch'} #{launch.sample}: {launch.status}", err=True
+                    f"npc records sample: {launch.case or 'launch'} #{launch.sample}: {launch.status}",
+                    err=True,
                 )
                 click.echo(f"  by hand: {failure[1]}", err=True)
         if not fixed:
@@ -182,9 +183,9 @@ def sample(
         log.close()
         for (status, failed_command), number in alike.items():
             if number > 1:
-                click.echo(f"npc sample: {number} times in all: {status}: {failed_command}", err=True)
+                click.echo(f"npc records sample: {number} times in all: {status}: {failed_command}", err=True)
     if stop.number is not None:
-        click.echo(f"npc sample: stopped by {signal.Signals(stop.number).name}", err=True)
+        click.echo(f"npc records sample: stopped by {signal.Signals(stop.number).name}", err=True)
         sys.exit(128 + stop.number)
     failed = sum(launch.status != OK for launch in done)
     of = plural(len(todo), "case")

@@ -1,4 +1,4 @@
-"""What ``npc collect RUN`` does: a JUBE run becomes ``records.csv``, every row with its raw file.
+"""What ``npc records collect RUN`` does: a JUBE run becomes ``records.csv``, every row with its raw file.
 
 Reads what JUBE leaves behind (``workpackages.xml`` and the folders of the workpackages) and the folders
 of launches in them. What went wrong becomes a record too: a launch that failed, one that was planned and

@@ -286,7 +286,7 @@ def measure(
     """
     log = LaunchLog(folder, experiment.tool, 2 * experiment.runs, seed)
     try:
-        _npc("environment", "--output", str(folder / ENVIRONMENT))
+        _npc("doctor", "--environment", "--output", str(folder / ENVIRONMENT))
         cases = [
             Case(
                 experiment.launch.case,
@@ -303,7 +303,7 @@ def measure(
         sample_all(["{command}"], launches, log, experiment.timeout_s, None, tell, stop)
     finally:
         log.close()
-    _npc("collect", str(folder), "--platform", experiment.platform)
+    _npc("records", "collect", str(folder), "--platform", experiment.platform)
     return read_run(folder) if (folder / RECORDS).exists() else []
 
 

@@ -115,7 +115,7 @@ def make_model_plan(name: str, machine: Machine, budget_s: float) -> Plan:
     samples = max(n for n in needed if needed[n] <= budget_s)
     folder = f"model-{name}"
     lines = [shlex.join(job.words(machine.platform, folder, **samples_setting(samples))) for job in jobs]
-    lines.append(f"npc fit {folder}/0* --output {folder}/fit.json --plot {folder}/fit.png")
+    lines.append(f"npc model fit {folder}/0* --output {folder}/fit.json --plot {folder}/fit.png")
     if asked.then:
         lines.append(f"{asked.then} {folder}/fit.json")
     return Plan(
@@ -278,7 +278,7 @@ def _lines(
         "records": f" {name}" if machine.name != "localhost" else "",
     }
     after = [line.format(**words) for line in goal.after]
-    lines += [line for line in after if line.split()[1] in commands]
+    lines += [line for line in after if any(line.startswith(f"npc {name} ") for name in commands)]
     return lines
 
 

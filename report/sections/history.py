@@ -67,7 +67,7 @@ def build(report: Report) -> Iterator[Block]:
     """The table of all series, and charts of those that are not as usual, then of the headline numbers."""
     history = report.history
     if history is None:
-        raise Absent("no history was asked for (--history FOLDER; npc nightly keeps one)")
+        raise Absent("no history was asked for (--history FOLDER; npc night run keeps one)")
     yield Text(f"This is {history.words}. A night is a run; its value is the median of its usable samples.")
     order = sorted(history.series, key=_order)
     yield _table(order)

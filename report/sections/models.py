@@ -36,9 +36,9 @@ def build(report: Report) -> Iterator[Block]:
     if not fitted:
         raise Absent(_ABSENT)
     yield Text(
-        "A model turns a sweep into a few numbers with which times can be predicted (npc predict). Trust "
-        "it where the error held out is small: each size was left out once and its time predicted from "
-        "the others."
+        "A model turns a sweep into a few numbers with which times can be predicted (npc model predict). "
+        "Trust it where the error held out is small: each size was left out once and its time predicted "
+        "from the others."
     )
     yield from left_out(report, fitted, _ABSENT)
     yield from beside([list(_of_run(report, run, found[run.number])) for run in fitted])

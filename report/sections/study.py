@@ -47,7 +47,7 @@ def build(report: Report) -> Iterator[Block]:
     blocks = (
         block for run in runs_of(report) for study in run.studies for block in _study(report, run, study)
     )
-    return present(blocks, "no study of a program is among the runs (npc study -- mpirun …)")
+    return present(blocks, "no study of a program is among the runs (npc program study -- mpirun …)")
 
 
 def _study(report: Report, run: Run, study: Study) -> Iterator[Block]:

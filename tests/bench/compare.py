@@ -107,7 +107,7 @@ def real_run(folder: Path) -> Path:
     """One short run of this machine: memory and caches by LIKWID, MPI by the OSU ports; six launches each."""
     from npc.parsers.run.collect import collect_run
 
-    sample = [str(BIN / "npc"), "sample", "--output"]
+    sample = [str(BIN / "npc"), "records", "sample", "--output"]
     likwid = ["likwid-bench", "-t", "{kernel}", "-w", "{work}", "-i", "{loops}"]
     cases = folder / "cases.jsonl"
     folder.mkdir(parents=True)

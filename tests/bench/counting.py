@@ -2,8 +2,8 @@
 
     python -m tests.bench.counting [--turns N]
 
-CPU seconds of two loops (tests/observe/programs/memory_loops.c), as they are and built by `npc cc`, in turn;
-the least of each. Fails above 40 times.
+CPU seconds of two loops (tests/observe/programs/memory_loops.c), as they are and built by `npc program cc`,
+in turn; the least of each. Fails above 40 times.
 """
 
 from __future__ import annotations

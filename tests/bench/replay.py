@@ -2,8 +2,8 @@
 
 Run by `make bench-replay`. The histories are written here by a plain script, as another tool would write
 them: 20 tests of 10 sizes, or 200 tests; each test is on another two of the nodes every night, so that nodes
-and links can be accused. `npc history --replay` of each must take less than 30 s by the clock where nothing
-else runs.
+and links can be accused. `npc night history --replay` of each must take less than 30 s by the clock where
+nothing else runs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def seconds(cases: int, sizes: int, nodes: int) -> float:
     with tempfile.TemporaryDirectory() as scratch:
         rows = write_history(Path(scratch) / "bench", cases, sizes, nodes)
         begun, used = time.perf_counter(), os.times()
-        words = ["history", "--replay", "--platform", "bench", "--history", scratch, "--json"]
+        words = ["night", "history", "--replay", "--platform", "bench", "--history", scratch, "--json"]
         ended = subprocess.run([NPC, *words], capture_output=True, text=True, check=True)
         took, now = time.perf_counter() - begun, os.times()
         processor = now.children_user + now.children_system - used.children_user - used.children_system

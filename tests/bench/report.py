@@ -1,6 +1,6 @@
 """How long a report takes and how large its page is: a usual run, and a history of a million rows.
 
-Run by `make bench-report`. The history is written here, rows as `npc nightly` appends them: 500 series over
+Run by `make bench-report`. The history is written here, rows as `npc night run` appends them: 500 series over
 400 nights, five samples each, with noise, a step, two slow nodes and missing nights. A report of it must take
 less than 10 s and stay below 10 MB; a page of one run below 5 MB. The time that counts is the processor's: it
 is the clock's where nothing else runs, and does not grow as much where something does.
@@ -71,7 +71,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         rows = write_history(folder / "history" / "bench")
-        History(folder / "history" / "bench").nights()  # its cache is there, as npc nightly leaves it
+        History(folder / "history" / "bench").nights()  # its cache is there, as npc night run leaves it
         seconds, clock, page = report("--history", folder / "history", "--output", folder / "history.html")
         size = int(str(page["bytes"]))
         print(

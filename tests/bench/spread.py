@@ -109,7 +109,7 @@ def measure(tool: Tool, runs: int, folder: Path) -> Iterator[tuple[str, ...]]:
     time.sleep(0.5 if server else 0)
     try:
         subprocess.run(
-            [BIN / "npc", "sample", "--tool", tool.name, "--runs", str(runs), "--each",
+            [BIN / "npc", "records", "sample", "--tool", tool.name, "--runs", str(runs), "--each",
              f"t={tool.short},{tool.long}", "--output", folder, "--", *tool.command.split()],
             cwd=folder.parent, env=os.environ | AS_ROOT, stdout=subprocess.DEVNULL, check=False, timeout=900,
         )  # fmt: skip

@@ -198,8 +198,10 @@ def test_two_nodes_write_to_one_folder_at_the_same_time(tmp_path: Path) -> None:
         words = [*jube, "--include-path", ROOT / "platforms/slurm"]
         submitted = cluster.run("head", words, env=settings, timeout=120)
         assert submitted.returncode == 0, submitted.stdout + submitted.stderr
-        waited = cluster.run("head", [NPC, "wait", runs, "--least", "0.3s", "--most", "0.5s"], timeout=200)
-        cluster.run("head", [NPC, "collect", runs])
+        waited = cluster.run(
+            "head", [NPC, "records", "wait", runs, "--least", "0.3s", "--most", "0.5s"], timeout=200
+        )
+        cluster.run("head", [NPC, "records", "collect", runs])
     assert waited.returncode == 0, waited.stdout
     records = list(read_csv(runs / "000000/records.csv"))
     assert {(record.nodes, record.hosts) for record in records} == {(2, ("n1", "n2"))}

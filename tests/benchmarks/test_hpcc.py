@@ -198,7 +198,7 @@ def test_hpl_is_its_operations_over_its_time() -> None:
 def test_hpcc_under_jube_gives_a_record_of_every_test(tmp_path: Path) -> None:
     ended = run_jube("benchmarks/hpcc/benchmark.xml", tmp_path, NPC_HPCC_N="1200", NPC_HPCC_TASKS="2")
     assert states(ended)["hpcc"]["done"] == 1
-    assert finish(NPC, "collect", tmp_path).returncode in (0, 1)
+    assert finish(NPC, "records", "collect", tmp_path).returncode in (0, 1)
     # what npc observe saw of the node's ports stands beside them
     records = [r for r in read_csv(tmp_path / "000000/records.csv") if r.case != "observed"]
     assert {record.case for record in records} >= {

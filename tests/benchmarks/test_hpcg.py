@@ -160,7 +160,7 @@ def test_jube_builds_it_runs_it_and_reads_its_file(tmp_path: Path, archive: Path
         "benchmarks/hpcg/benchmark.xml", tmp_path / "runs", NPC_HPCG_SOURCE=str(archive), **small
     )
     assert states(ended)["hpcg"]["done"] == 1
-    finish(NPC, "collect", tmp_path / "runs")
+    finish(NPC, "records", "collect", tmp_path / "runs")
     records = list(read_csv(tmp_path / "runs/000000/records.csv"))
     assert {record.case for record in records} >= {"HPCG", "HPCG_raw", "HPCG_MG"}
     (value,) = (r.value for r in records if (r.case, r.metric) == ("HPCG", "flops"))
@@ -174,6 +174,6 @@ def test_jube_builds_it_runs_it_and_reads_its_file(tmp_path: Path, archive: Path
 @pytest.mark.slow
 def test_without_a_build_and_sources_it_is_unavailable(tmp_path: Path) -> None:
     run_jube("benchmarks/hpcg/benchmark.xml", tmp_path)
-    finish(NPC, "collect", tmp_path)
+    finish(NPC, "records", "collect", tmp_path)
     (record,) = read_csv(tmp_path / "000000/records.csv")
     assert record.status.startswith("unavailable: no HPCG on ") and "NPC_HPCG_PREFIX" in record.status

@@ -362,7 +362,7 @@ def test_jubes_own_platform_makes_right_job_scripts_of_the_whole_suite(tmp_path:
         assert f"#SBATCH --cpus-per-task={20 if alone else 1}\n" in script
         (line,) = (line for line in script.splitlines() if "srun " in line)
         before, after = line.split("srun ")
-        assert ("npc sample" in before) == (step in ("osu", "fio") or alone)
+        assert ("npc records sample" in before) == (step in ("osu", "fio") or alone)
         assert ("/npb --servercmd" in after) == (step in ("qperf", "sockperf", "iperf3"))
 
 
@@ -377,7 +377,7 @@ def write_source(folder: Path, change: tuple[str, str]) -> str:
 
 
 def collect_failures(outpath: Path, code: int) -> Iterator[Record]:
-    ended = finish(NPC, "collect", outpath)
+    ended = finish(NPC, "records", "collect", outpath)
     assert ended.returncode == code, ended.stdout + ended.stderr
     for record in read_csv(outpath / "000000/records.csv"):
         if not record.ok:

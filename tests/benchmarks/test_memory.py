@@ -156,7 +156,7 @@ def test_every_part_is_measured_under_jube(tmp_path: Path) -> None:
         "jube", "run", ROOT / "benchmarks/memory/benchmark.xml", "-o", tmp_path / "runs", **settings
     )
     assert ended.returncode == 0, ended.stderr
-    collected = npc("collect", tmp_path / "runs/000000")
+    collected = npc("records", "collect", tmp_path / "runs/000000")
     assert collected.returncode in (0, 1), collected.stderr
     found = list(read_csv(tmp_path / "runs/000000/records.csv"))
     cases = {

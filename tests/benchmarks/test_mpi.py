@@ -162,7 +162,7 @@ def test_one_run_compares_all_mpis_on_c_programs_built_from_a_source(tmp_path: P
         NPC_OSU_CACHE=f"{tmp_path}/cache",
     )  # fmt: skip
     assert states(ended)["osu"]["all"] == 3
-    finish(NPC, "collect", tmp_path)
+    finish(NPC, "records", "collect", tmp_path)
     records = list(read_csv(tmp_path / "000000/records.csv"))
     measured = [record for record in records if record.case == "osu_latency"]
     assert {record.params["mpi"] for record in measured} == set(MPIS)
@@ -189,7 +189,7 @@ def test_a_module_may_have_a_slash_in_its_name(
         NPC_OSU_KINDS="pt2pt", NPC_OSU_MAX_SIZE="2", NPC_OSU_PREFIX="/opt/{mpi}",
         NPC_IMB_PREFIX="/opt/{mpi}",
     )  # fmt: skip
-    finish(NPC, "collect", tmp_path)
+    finish(NPC, "records", "collect", tmp_path)
     records = list(read_csv(tmp_path / "000000/records.csv"))
     assert records
     for record in records:
@@ -252,7 +252,7 @@ def test_the_intel_benchmarks_run_under_two_mpis_and_never_as_singletons(tmp_pat
         NPC_IMB_TESTS="PingPong", NPC_IMB_MSGLOG="3:5", NPC_IMB_OPTIONS="-iter 20",
     )  # fmt: skip
     assert states(ended)["imb"]["error"] == 1
-    finish(NPC, "collect", tmp_path)
+    finish(NPC, "records", "collect", tmp_path)
     records = list(read_csv(tmp_path / "000000/records.csv"))
     (refused,) = (record for record in records if record.value is None)
     assert refused.status.startswith("unavailable: IMB-MPI1 needs libmpi.so.12, which this MPI has not")

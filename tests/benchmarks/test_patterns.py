@@ -197,7 +197,7 @@ runpy.run_path("multirate.py", run_name="__main__")
 def test_jube_runs_the_three_and_its_numbers_are_the_records(tmp_path: Path) -> None:
     ended = run_jube("benchmarks/patterns/benchmark.xml", tmp_path)
     assert states(ended)["patterns"]["done"] == 3
-    finish(NPC, "collect", tmp_path)
+    finish(NPC, "records", "collect", tmp_path)
     records = list(read_csv(tmp_path / "000000/records.csv"))
     assert {record.case for record in records} == {"rings", "b_eff", "multirate", "pingpong"}
     assert all(record.value for record in records)

@@ -33,7 +33,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Done(NamedTuple):
-    """A run that has ended: what `npc wait` returned, its folder, what Slurm and the links say of it."""
+    """A run that has ended: what `npc records wait` returned, its folder, what Slurm and the links say of
+    it."""
 
     code: int
     folder: Path
@@ -48,14 +49,17 @@ class Done(NamedTuple):
 def run(
     cluster: Cluster, file: str | Path, outpath: Path, platform: str | Path, *options: str, **settings: str
 ) -> Done:
-    """``jube run`` in the checkout on the head node, then ``npc wait`` and ``npc collect``."""
+    """``jube run`` in the checkout on the head node, then ``npc records wait`` and ``npc records
+    collect``."""
     known, before = len(jobs_of(cluster)), {node: cluster.bytes(node)[0] for node in cluster.nodes}
     jube = ["jube", "run", file, "--hide-animation", "--outpath", outpath, "--include-path", platform]
     env = {**TINY, **settings}
     submitted = cluster.run("head", [*jube, *options], env=env, timeout=120, cwd=ROOT)
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
-    waited = cluster.run("head", [NPC, "wait", outpath, "--least", "0.3s", "--most", "0.5s"], timeout=200)
-    cluster.run("head", [NPC, "collect", outpath])
+    waited = cluster.run(
+        "head", [NPC, "records", "wait", outpath, "--least", "0.3s", "--most", "0.5s"], timeout=200
+    )
+    cluster.run("head", [NPC, "records", "collect", outpath])
     after = {node: cluster.bytes(node)[0] for node in cluster.nodes}
     received = {node: after[node] - before[node] for node in cluster.nodes}
     return Done(waited.returncode, outpath / "000000", jobs_of(cluster)[known:], received)
@@ -119,7 +123,7 @@ def test_npb_runs_under_both_starters(cluster: Cluster, tmp_path: Path) -> None:
     assert len(done.jobs) == len({record.job for record in done.records}) == 2
 
 
-#: Says where its threads may run, and leaves the beginning of a result for npc sample to see.
+#: Says where its threads may run, and leaves the beginning of a result for npc records sample to see.
 THREADS = r"""
 #define _GNU_SOURCE
 #include <omp.h>

@@ -266,7 +266,7 @@ def of_three_threads(stream: Path) -> str:
 
 
 def run_case(stream: Path, case: dict[str, Any], *before: str) -> subprocess.CompletedProcess[str]:
-    """A case as `npc sample` starts it, with few elements."""
+    """A case as `npc records sample` starts it, with few elements."""
     words = fill_in(["env", "{case}", ELEMENTS], case["values"])
     return subprocess.run(
         [*before, *words], cwd=stream.parent, capture_output=True, text=True, check=False, timeout=60

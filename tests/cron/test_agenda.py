@@ -194,10 +194,13 @@ def test_coverage_names_the_nodes_by_their_reasons(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["nightly", "--each-node"], "--each-node needs Slurm, and a platform that has the setting nodelist"),
+        (
+            ["night", "run", "--each-node"],
+            "--each-node needs Slurm, and a platform that has the setting nodelist",
+        ),
         (["characterise", "--each-node"], "--each-node needs Slurm, and a platform that has the setting"),
         (["characterise", "--each-node", "--tag", "network"], "--each-node goes with --node-benchmark, not"),
-        (["nightly", "--budget", "8 node-hours"], "Invalid value for '--budget'"),
+        (["night", "run", "--budget", "8 node-hours"], "Invalid value for '--budget'"),
     ],
 )
 def test_what_cannot_be_is_told_before_anything_runs(words: list[str], says: str, tmp_path: Path) -> None:

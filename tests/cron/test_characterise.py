@@ -402,8 +402,8 @@ def await_launch(job: Job, run: Path, count: int) -> None:
 def test_stopped_it_collects_what_was_measured_and_leaves_nothing(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    """SIGTERM comes in the middle of npb, SIGINT in the middle of npc sample; and what ``--set`` says counts
-    before the environment, in which there is one sample."""
+    """SIGTERM comes in the middle of npb, SIGINT in the middle of npc records sample; and what ``--set``
+    says counts before the environment, in which there is one sample."""
     tags = ["--tag", "network"] if number == signal.SIGTERM else ["--tag", "compute", "--tag", "models"]
     job = start(
         NPC, "characterise", *tags, "--output", tmp_path, "--set", "samples=30", NPC_SAMPLES="1"

@@ -1,4 +1,4 @@
-"""`npc history`: level, spread, time variance, shares and pictures of a history."""
+"""`npc night history`: level, spread, time variance, shares and pictures of a history."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 def npc_history(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [NPC, "history", "--platform", "fuchs-csc", "--history", folder, *words],
+        [NPC, "night", "history", "--platform", "fuchs-csc", "--history", folder, *words],
         capture_output=True,
         text=True,
         check=False,
@@ -61,7 +61,7 @@ def npc_history(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_says_on_a_terminal_what_it_does_and_clears_that_line(folder: Path) -> None:
     terminal, stderr = os.openpty()
-    command = [NPC, "history", "--platform", "fuchs-csc", "--history", folder]
+    command = [NPC, "night", "history", "--platform", "fuchs-csc", "--history", folder]
     with os.fdopen(terminal, "rb", buffering=0) as shown:
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=stderr, check=True, timeout=120)
         os.close(stderr)
@@ -245,7 +245,7 @@ def test_the_pictures_are_drawn(folder: Path, tmp_path: Path) -> None:
 def test_mistakes_are_one_line_that_names_the_mend(folder: Path) -> None:
     nothing = npc_history(folder, "osu")
     assert (nothing.returncode, nothing.stderr.count("\n")) == (1, 1)
-    assert "'osu'" in nothing.stderr and "npc nightly" in nothing.stderr
+    assert "'osu'" in nothing.stderr and "npc night run" in nothing.stderr
     (folder / "fuchs-csc" / "2020-01.csv").write_text("a,b\n1,2\n")
     broken = npc_history(folder)
     assert broken.returncode == 1 and "2020-01.csv" in broken.stderr and "Traceback" not in broken.stderr

@@ -139,8 +139,10 @@ TEXT = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=0, max
 
 @given(st.lists(TEXT).map(lambda lines: "".join(f"{line}\n" for line in lines)), st.sampled_from("ab"))
 def test_a_table_keeps_what_is_in_it(other: str, name: str) -> None:
-    first = with_block(other, name, f"# >>> npc nightly {name}\n30 2 * * * old\n# <<< npc nightly {name}\n")
-    block = f"# >>> npc nightly {name}\n30 2 * * * new\n# <<< npc nightly {name}\n"
+    first = with_block(
+        other, name, f"# >>> npc night run {name}\n30 2 * * * old\n# <<< npc night run {name}\n"
+    )
+    block = f"# >>> npc night run {name}\n30 2 * * * new\n# <<< npc night run {name}\n"
     table = with_block(first, name, block)
     assert table == other + block
     assert blocks(table)[name] == "30 2 * * * new\n"
@@ -163,7 +165,7 @@ def test_the_script_starts_the_night_with_the_environment_of_the_installation(
     assert f"NPC_WORKPLACE={ROOT}\n" in ended.stdout
     assert f"PATH={os.environ['PATH']}\n" in ended.stdout
     assert "SLURM_JOB_ID" not in ended.stdout and "SBATCH_ACCOUNT" not in ended.stdout
-    assert "Usage: npc nightly" in ended.stdout
+    assert "Usage: npc night run" in ended.stdout
 
 
 @pytest.fixture
@@ -189,12 +191,12 @@ def test_a_crontab_gets_the_line_and_keeps_its_own(cron_machine: list[str], tmp_
     own = "MAILTO=root\n0 5 * * * backup # nightly\n"
     subprocess.run([*cron_machine, "crontab", "-"], input=own, text=True, check=True, timeout=20)
     history = ["--history", tmp_path / "it's 100% history"]
-    install = [NPC, "cron", "install", *history]
+    install = [NPC, "night", "cron", "install", *history]
     for at, times in (("12:00,00:00", ["0 0 * * *", "0 12 * * *"]), ("23:05", ["5 23 * * *"])):
         done = run(*install, "--at", at, "--", "--tag", "network", "--limit", "2h")
         assert (done.returncode, done.stderr) == (0, "")
         table = run("crontab", "-l").stdout
-        assert table.startswith(own) and table.count("npc nightly") == 2
+        assert table.startswith(own) and table.count("npc night run") == 2
         lines = blocks(table)["localhost"].splitlines()
         assert [line.partition(" /")[0].partition(" '")[0] for line in lines] == times
     (command_line,), (line,) = lines, times
@@ -202,11 +204,11 @@ def test_a_crontab_gets_the_line_and_keeps_its_own(cron_machine: list[str], tmp_
     script = shlex.split(command_line.removeprefix(line).replace(r"\%", "%"))
     assert script == [f"{tmp_path}/it's 100% history/localhost/nightly.sh"]
     assert "nightly --platform" in Path(script[0]).read_text() and os.access(script[0], os.X_OK)
-    shown = run(NPC, "cron", "show", *history)
+    shown = run(NPC, "night", "cron", "show", *history)
     assert f"crontab: localhost: {command_line}" in shown.stdout
-    assert run(NPC, "cron", "remove").returncode == 0
+    assert run(NPC, "night", "cron", "remove").returncode == 0
     assert run("crontab", "-l").stdout == own
-    again = run(NPC, "cron", "remove")
+    again = run(NPC, "night", "cron", "remove")
     assert (again.returncode, again.stderr) == (
         1,
         "Error: crontab has no nights of localhost; it has: none\n",
@@ -220,12 +222,12 @@ def test_without_cron_it_says_what_to_do_instead(tmp_path: Path) -> None:
     for option, mode in ([], 0o755), (["--scrontab"], 0o777):
         history.mkdir(exist_ok=True)
         history.chmod(mode)
-        words = [NPC, "cron", "install", "--history", history, *option]
+        words = [NPC, "night", "cron", "install", "--history", history, *option]
         ended = finish(*words, PATH=path)
         assert ended.returncode == 1
         warned = f"which will run as you: write access to {history} (everybody)\n" in ended.stderr
         assert warned == (mode == 0o777), ended.stderr
-        assert "is not installed here" in ended.stderr and "npc cron install --systemd" in ended.stderr
+        assert "is not installed here" in ended.stderr and "npc night cron install --systemd" in ended.stderr
         assert "30 2 * * *" in ended.stderr and ("#SCRON --time=03:10:00" in ended.stderr) == bool(option)
 
 
@@ -241,7 +243,7 @@ def test_without_cron_it_says_what_to_do_instead(tmp_path: Path) -> None:
     ],
 )
 def test_what_no_night_could_do_is_not_installed(tmp_path: Path, words: list[str], told: str) -> None:
-    ended = npc("cron", "install", "--history", tmp_path, *words)
+    ended = npc("night", "cron", "install", "--history", tmp_path, *words)
     assert ended.returncode == 2 or not told
     assert told in ended.stderr and "Traceback" not in ended.stderr
 
@@ -280,7 +282,9 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_said_before_the_night_begins(tmp_path: Path, words: list[str], told: str) -> None:
-    ended = finish(NPC, "nightly", "--history", tmp_path / "history", "--output", tmp_path / "runs", *words)
+    ended = finish(
+        NPC, "night", "run", "--history", tmp_path / "history", "--output", tmp_path / "runs", *words
+    )
     assert (ended.returncode, ended.stdout) == (2, "")
     assert told in ended.stderr and "Traceback" not in ended.stderr
     assert list(tmp_path.iterdir()) == []
@@ -289,7 +293,7 @@ def test_a_mistake_is_said_before_the_night_begins(tmp_path: Path, words: list[s
 def test_without_jube_no_night_begins(tmp_path: Path) -> None:
     path = path_without(tmp_path / "programs", "jube")
     ended = finish(
-        NPC, "nightly", "--history", tmp_path / "history", "--output", tmp_path / "runs", PATH=path
+        NPC, "night", "run", "--history", tmp_path / "history", "--output", tmp_path / "runs", PATH=path
     )
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == "Error: jube is not installed: `npc doctor` says how to get it here\n"
@@ -298,7 +302,7 @@ def test_without_jube_no_night_begins(tmp_path: Path) -> None:
 
 def test_files_that_cannot_be_used_are_said_before_anything_is_measured(tmp_path: Path) -> None:
     site = platform(tmp_path / "alone", "alone")
-    words = ["nightly", "--platform", site, "--history", tmp_path, "--output", tmp_path / "runs"]
+    words = ["night", "run", "--platform", site, "--history", tmp_path, "--output", tmp_path / "runs"]
     (site / "platform.toml").write_text('[bands]\n"qperf tcp_bw 4M" = { least = 3 }\n')
     ended = npc(*words)
     assert (ended.returncode, ended.stdout) == (1, "") and "is no band: write" in ended.stderr
@@ -306,7 +310,7 @@ def test_files_that_cannot_be_used_are_said_before_anything_is_measured(tmp_path
     (tmp_path / "alone/2026-11.csv").write_text("day,money\n1,2\n")
     ended = npc(*words)
     assert (ended.returncode, ended.stdout) == (1, "") and "it is no history of records" in ended.stderr
-    ended = npc("accept", "--platform", site, "--history", tmp_path, "--reason", "x")
+    ended = npc("night", "accept", "--platform", site, "--history", tmp_path, "--reason", "x")
     assert (ended.returncode, ended.stdout) == (1, "") and "it is no history of records" in ended.stderr
     (tmp_path / "alone/2026-11.csv").unlink()
     (tmp_path / "alone/accepted.jsonl").write_text("{}\n")
@@ -328,7 +332,7 @@ class Machine:
         (folder / "tiny.xml").write_text(TINY)
         self.history = folder / "history/alone"
         self.words: list[str | Path] = [
-            NPC, "nightly", "--platform", self.platform, "--benchmark", folder / "tiny.xml",
+            NPC, "night", "run", "--platform", self.platform, "--benchmark", folder / "tiny.xml",
             "--history", folder / "history", "--output", folder / "runs", "--limit", "100s",
         ]  # fmt: skip
 
@@ -446,8 +450,9 @@ def test_a_night_that_is_told_to_end_keeps_what_it_has_and_the_next_judges_it(tm
 
 
 def accept_what_is_there(machine: Machine, told: dict[str, Any]) -> None:
-    """``npc accept`` records who took which values as the baseline, and why; and never without a reason."""
-    words = ["accept", "--platform", machine.platform, "--history", machine.history.parent]
+    """``npc night accept`` records who took which values as the baseline, and why; and never without a
+    reason."""
+    words = ["night", "accept", "--platform", machine.platform, "--history", machine.history.parent]
     accepted = npc(*words, "--reason", "as bought", "qperf tcp_*")
     assert accepted.returncode == 0, accepted.stderr
     assert accepted.stdout.startswith("qperf tcp_bw bandwidth 64 KiB")

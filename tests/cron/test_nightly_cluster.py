@@ -80,7 +80,7 @@ def site(cluster: Cluster, tmp_path: Path) -> Site:
 def expect_pictures(site: Site, nights: int) -> None:
     """Section 5.4 of the paper on these nights: performance over measurements. Each night measured one pair,
     which is compared with no other."""
-    words = ["history", "--platform", "slurm", "--history", site.history.parent, "--json"]
+    words = ["night", "history", "--platform", "slurm", "--history", site.history.parent, "--json"]
     shown = site.cluster.run("head", [NPC, *words, "--figures", site.folder / "figures"], check=True)
     (series,) = json.loads(shown.stdout)["series"]
     assert (series["case"], series["summary"]["n"]) == ("tcp_bw", nights)
@@ -133,7 +133,18 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: Site) -> None:
     shutil.copytree(ROOT / "platforms/slurm", platform)
     (platform / "platform.toml").write_text(LIMITS)
     file = some_steps(site.folder, "qperf", "sockperf", "osu", "stream", "himeno")
-    words = [NPC, "nightly", "--platform", platform, "--benchmark", file, "--no-pairs", "--limit", "400s"]
+    words = [
+        NPC,
+        "night",
+        "run",
+        "--platform",
+        platform,
+        "--benchmark",
+        file,
+        "--no-pairs",
+        "--limit",
+        "400s",
+    ]
     words += ["--history", site.folder / "history", "--output", site.folder / "runs", "--json"]
     try:
         for node in site.cluster.nodes:
@@ -146,7 +157,7 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: Site) -> None:
     (run,) = (site.folder / "runs").glob("*/first/000000")
     figures = site.folder / "figures"
 
-    sweeps = json.loads(in_process.npc("sweep", run, "--output", figures, "--json").stdout)["sweeps"]
+    sweeps = json.loads(in_process.npc("model", "sweep", run, "--output", figures, "--json").stdout)["sweeps"]
     points = {each["name"]: {point["size"]: point["median"] for point in each["points"]} for each in sweeps}
     assert set(points) == {"osu_bw · openmpi", "qperf tcp_bw", "sockperf tcp_throughput, side send"}
     assert set(points["qperf tcp_bw"]) == {16, 128, 1024, 4096, 32768} < set(points["osu_bw · openmpi"])
@@ -171,7 +182,7 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: Site) -> None:
     assert 0.8 * points["osu_bw · openmpi"][32768] < bound < 1.001 * fastest
 
     write_earlier(site)
-    words = ["history", "--platform", platform, "--history", site.folder / "history", "--json"]
+    words = ["night", "history", "--platform", platform, "--history", site.folder / "history", "--json"]
     told = json.loads(in_process.npc(*words, "--figures", figures).stdout)
     rates = {
         nodes: [
@@ -201,7 +212,7 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: Site) -> None:
 def test_a_node_that_sends_slowly_is_asked_and_named_although_no_median_shows_it(site: Site) -> None:
     """Nights that measure all pairs: a sixth of them are slow where one node is slow only when it sends."""
     everybody = [
-        NPC, "nightly", "--platform", "slurm", "--benchmark", ROOT / "cron/pairs/benchmark.xml",
+        NPC, "night", "run", "--platform", "slurm", "--benchmark", ROOT / "cron/pairs/benchmark.xml",
         "--set", "nodelist=n1,n2,n3,n4,n5,n6", "--set", "pairs_nodes=6", "--set", "pairs_runs=1",
         "--limit", "150s", "--history", site.folder / "history", "--output", site.folder / "runs", "--json",
     ]  # fmt: skip
@@ -301,7 +312,9 @@ def test_every_node_has_its_turn_and_who_has_not_is_listed_with_the_reason(site:
     assert "MISSING" not in {series["verdict"] for series in second["series"]}
     costs = site.nights()[-1].parts["nodes-1-likwid"].costs["likwid"]
     assert costs[0] >= 2 and costs[1] == 2, "two nodes for a second at least"
-    shown = site.cluster.run("head", [NPC, "cron", "show", "--history", site.history.parent], check=True)
+    shown = site.cluster.run(
+        "head", [NPC, "night", "cron", "show", "--history", site.history.parent], check=True
+    )
     assert "of 6 nodes measured in the last 4 nights" in shown.stdout
     left_out = [line for line in once.stderr.splitlines() if line.startswith("not measured: ")]
     assert [line.split()[2] for line in left_out] == ["n1:", "n2:", "n5:", "n6:"], once.stderr

@@ -53,7 +53,7 @@ def test_a_node_that_dies_in_a_night_is_its_first_line_and_nothing_waits_for_it(
     dies = site.cluster.popen(
         "head",
         [
-            NPC, "nightly", "--platform", platform, "--benchmark", "iperf3", "--set", "samples=3",
+            NPC, "night", "run", "--platform", platform, "--benchmark", "iperf3", "--set", "samples=3",
             "--set", "nodelist=n1,n2", "--limit", "150s", "--history", site.folder / "history",
             "--output", site.folder / "runs",
         ],

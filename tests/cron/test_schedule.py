@@ -120,7 +120,7 @@ def test_one_line_stays_one_for_every_reader(text: str) -> None:
 def test_no_line_of_its_own_gets_into_what_is_installed(kind: list[str], where: str, tmp_path: Path) -> None:
     history = tmp_path / (ATTACK if where == "history" else "history")
     words = ["--", "--tag", ATTACK] if where == "words" else []
-    ended = npc("cron", "install", *kind, "--history", history, *words)
+    ended = npc("night", "cron", "install", *kind, "--history", history, *words)
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert "U+000A cannot stand in" in ended.stderr

@@ -167,7 +167,7 @@ def test_where_nights_know_too_few_nodes_it_is_said_what_would_tell() -> None:
     assert line[:4] == ["npc", "characterise", "--platform", "/site/lab"]
     assert {"nodelist=n1,n3,n2,n4,n5,n6", "pairs_nodes=6"} <= set(line)
     told = too_few(part_of(("n1", "n3"), (), night(BAD)), Path("/site/lab"))
-    assert "npc nightly --each-node" in told and "characterise" not in told
+    assert "npc night run --each-node" in told and "characterise" not in told
 
 
 def test_witnesses_are_healthy_nodes_measured_last() -> None:

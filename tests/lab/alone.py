@@ -93,15 +93,12 @@ def alone(folder: Path) -> Iterator[Alone]:
 
 
 def _serve(folder: Path) -> None:
-    import click
-
     from npc import places
-    from npc.cli import main
+    from npc.cli import entry_points
 
     places._ABOVE = folder / "suite"  # what `npc` calls its checkout
-    context = click.Context(main)
-    for name in main.list_commands(context):
-        main.get_command(context, name)
+    for entry in entry_points().values():
+        entry.load()
     import npc.roofline.analyse
     import npc.roofline.table  # noqa: F401  most commands need it
 

@@ -1,4 +1,4 @@
-"""Programs that count their accesses to memory: built by npc cc, run as a rank, read."""
+"""Programs that count their accesses to memory: built by npc program cc, run as a rank, read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JUBE's tables of results against the records that ``npc collect`` makes of the same run."""
+"""JUBE's tables of results against the records that ``npc records collect`` makes of the same run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def columns_alone(benchmark: str) -> list[Column]:
 
 
 def collect(outpath: Path) -> list[Record]:
-    ended = finish(NPC, "collect", outpath)
+    ended = finish(NPC, "records", "collect", outpath)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     records = list(read_csv(outpath / "000000/records.csv"))
     assert_npb_wrote_the_same(outpath / "000000", records)

@@ -33,7 +33,7 @@ class Site:
 
     def words(self, nodes: str, client: str = CLIENT) -> list[str | Path]:
         return [
-            NPC, "nightly", "--platform", "slurm", "--benchmark", self.folder / "tiny.xml",
+            NPC, "night", "run", "--platform", "slurm", "--benchmark", self.folder / "tiny.xml",
             "--set", f"tiny_client={client}", "--set", f"nodelist={nodes}", "--limit", "100s",
             "--history", self.folder / "history", "--output", self.folder / "runs", "--json",
         ]  # fmt: skip

@@ -16,7 +16,7 @@ from tests.made.jube_run import launch, write_launches
 def observed_runs(folder: Path, *runs: Sequence[RankProfile], program: str = "app") -> Path:
     """A folder of launches of the program, one for the profiles of each run, with its ``records.csv``.
 
-    The observation is written by npc observe's own code, the records are made by npc collect's.
+    The observation is written by npc observe's own code, the records are made by npc records collect's.
     """
     made = []
     folder.mkdir(parents=True)

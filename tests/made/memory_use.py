@@ -171,6 +171,10 @@ HINTS = (
 
 def memory_use(*ranks: RankMemory, **more: object) -> MemoryUse:
     """Of the ranks, counted."""
-    said: dict[str, object] = {"source": "every access of code by npc cc", "slowdown": 12.0, "hints": HINTS}
+    said: dict[str, object] = {
+        "source": "every access of code by npc program cc",
+        "slowdown": 12.0,
+        "hints": HINTS,
+    }
     said |= {"ranks_seen": len(ranks), **more}
     return MemoryUse(status="ok", ranks=ranks, **said)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Sweeps of message sizes, captured or along a known line, and what ``npc fit`` makes of them."""
+"""Sweeps of message sizes, captured or along a known line, and what ``npc model fit`` makes of them."""
 
 from __future__ import annotations
 

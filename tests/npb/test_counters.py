@@ -79,7 +79,7 @@ def test_planted_loss_is_what_tcp_sends_again(cluster: Cluster, tmp_path: Path) 
     for record in records:
         assert f"n2 tcp RetransSegs {moved['tcp RetransSegs']}" in record.params["moved"]
     again = {record.params["moved"] for record in collect_run(tmp_path / "out", "n1")}
-    assert again == {records[0].params["moved"]}, "npc collect marks as npb does"
+    assert again == {records[0].params["moved"]}, "npc records collect marks as npb does"
     _, findings = examine(tmp_path / "out", "")
     (reason,) = {finding.reason for finding in findings if finding.rule.name == "moved"}
     assert f"n2: tcp RetransSegs rose by {moved['tcp RetransSegs']} (" in reason
@@ -100,10 +100,11 @@ def test_planted_corruption_is_counted_where_it_arrives(cluster: Cluster, tmp_pa
 
 
 def test_a_link_that_was_down_makes_the_numbers_invalid(cluster: Cluster, tmp_path: Path) -> None:
-    """And frames that nobody wants are counted, but no note where they are few. Here npc sample looks."""
+    """And frames that nobody wants are counted, but no note where they are few. Here npc records sample
+    looks."""
     plant(cluster)
     out = tmp_path / "out"
-    words = [str(NPC), "sample", "--tool", "iperf3", "--runs", "1", "--output", str(out), "--"]
+    words = [str(NPC), "records", "sample", "--tool", "iperf3", "--runs", "1", "--output", str(out), "--"]
     server = subprocess.Popen([*cluster.enter("n1"), *SERVER.split()], stdout=subprocess.DEVNULL)
     job = None
     try:

@@ -356,7 +356,7 @@ def test_a_pair_is_disturbed_on_the_node_where_others_took_more() -> None:
     assert busiest([("n1", quiet), ("n1", busy)]) == {"cores": 1.3, "others": []}, (
         "the client's others: the server"
     )
-    assert busiest([("n1", quiet)]) == quiet, "of npc sample"
+    assert busiest([("n1", quiet)]) == quiet, "of npc records sample"
     assert busiest([("n1", quiet), ("n2", None)]) is None
 
 

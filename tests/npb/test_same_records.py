@@ -1,4 +1,4 @@
-"""What npb writes of a launch, and what ``npc collect`` makes of its folder, are the same records."""
+"""What npb writes of a launch, and what ``npc records collect`` makes of its folder, are the same records."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ for _ in range(500 if os.environ["SLURM_NODEID"] == "1" else 0):
 
 def test_npc_sample_looks_on_every_node_of_its_job(cluster: Cluster, tmp_path: Path) -> None:
     out, log = tmp_path / "out", tmp_path / "log"
-    words = [str(NPC), "sample", "--tool", "raw", "--runs", "2", "--output", str(out), "--"]
+    words = [str(NPC), "records", "sample", "--tool", "raw", "--runs", "2", "--output", str(out), "--"]
     command = ["env", "-u", WATCH, *words, "srun", "--mpi=none", sys.executable, "-c", LOSES]
     await_end(cluster, submit(cluster, command, log, "--nodes=3"), 60)
     assert log.read_text().endswith("exit 0\n"), log.read_text()

@@ -15,12 +15,17 @@ from pathlib import Path
 import click
 import pytest
 
-from npc.cli import entry_points
+from npc.cli import GROUPS, MOVED, entry_points, main
+from npc.rare_options import RareOption, show_all
 from tests.lab.in_process import npc
 from tests.paths import ROOT
 
 BIN = Path(sys.executable).parent
 NAMES = sorted(entry_points())
+#: Files in which commands are named.
+ENDINGS = (".md", ".py", ".sh", ".xml", ".yml", ".toml", ".ini", ".in", ".html", ".c", ".h", ".def", ".js")
+#: What tells of the past, or is a captured output.
+PAST = ("CHANGELOG.md", "docs/example/", "tests/data/")
 
 
 def started(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -37,7 +42,8 @@ def site(tmp_path: Path) -> tuple[str, ...]:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: site-commands\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[console_scripts]\nother = site_commands:other\n\n"
-        "[npc.commands]\nhello = site_commands:hello\nfails = site_commands:fails [extra]\n"
+        "[npc.commands]\nhello = site_commands:hello\nnight hello = site_commands:hello\n"
+        "site hello = site_commands:hello\nfails = site_commands:fails [extra]\n"
         "missing = no_such_module:command\nraising = site_raising:command\nnumber = site_commands:number\n"
     )
     (tmp_path / "site_raising.py").write_text("raise RuntimeError('no licence')\n")
@@ -77,13 +83,116 @@ def fails(how):
 
 
 def test_help_lists_every_command_with_its_purpose() -> None:
-    shown = npc("--help")
+    shown = npc("--help-all")
     assert shown.returncode == 0
     assert NAMES
     for name in NAMES:
-        assert re.search(rf"^  {re.escape(name)}  +[A-Z(]\S", shown.stdout, re.MULTILINE), name
+        if name != "completion":
+            assert re.search(rf"^  {re.escape(name)}  +[A-Z(]\S", shown.stdout, re.MULTILINE), name
     assert "cannot be loaded" not in shown.stdout
-    assert "npc doctor" in shown.stdout and shown.stdout.index("Begin with") < shown.stdout.index("Measure:")
+    assert "npc doctor" in shown.stdout and shown.stdout.index("  doctor ") < shown.stdout.index("  report ")
+
+
+def test_help_fits_on_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """24 lines of 80 columns: the commands of the first level, and the groups."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = npc("--help").stdout.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    first = {name.split()[0] for name in NAMES} - {"completion"}
+    assert {line.split()[0] for line in lines[lines.index("Commands:") + 1 :]} == first
+
+
+def every_command(
+    command: click.Command, name: str, above: click.Context | None = None
+) -> Iterator[click.Context]:
+    """The context of each command that ends in one, those of groups below."""
+    context = click.Context(command, info_name=name, parent=above)
+    if isinstance(command, click.Group):
+        for below in command.list_commands(context):
+            inner = command.get_command(context, below)
+            assert inner
+            yield from every_command(inner, below, context)
+    else:
+        yield context
+
+
+def options_shown(context: click.Context) -> list[str]:
+    """The options in its help, ``--help`` among them."""
+    records = [
+        option.get_help_record(context)
+        for option in context.command.get_params(context)
+        if isinstance(option, click.Option)
+    ]
+    return [record[0] for record in records if record]
+
+
+def test_no_command_shows_more_than_fifteen_options_and_help_all_shows_all() -> None:
+    shown = {context.command_path: options_shown(context) for context in every_command(main, "npc")}
+    assert {path: len(options) for path, options in shown.items() if len(options) > 15} == {}
+    above = click.Context(main)
+    show_all(above)
+    for context in every_command(main, "npc", above):
+        few = shown[context.command_path]
+        rare = [option for option in context.command.params if isinstance(option, RareOption)]
+        assert bool(rare) == ("--help-all" in few), context.command_path
+        assert len(options_shown(context)) == len(few) + len(rare), context.command_path
+
+
+def test_help_all_shows_the_rare_options() -> None:
+    few, all_of_them = npc("night", "run", "--help"), npc("night", "run", "--help-all")
+    assert all_of_them.returncode == 0 and "--keep-runs" in all_of_them.stdout
+    assert "--keep-runs" not in few.stdout and "--help-all" in few.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        ("fit", "model fit"), ("nightly", "night run"), ("cron install", "night cron"),
+        ("score RUN --json", "advise --score"), ("environment --in-job", "doctor --environment"),
+        ("c++ -c a.cpp", "program c++"), ("collect runs", "records collect"),
+    ],
+)  # fmt: skip
+def test_an_old_name_is_answered_with_the_new_one(words: str, now: str) -> None:
+    shown = npc(*words.split())
+    assert (shown.returncode, shown.stderr) == (2, f"Error: npc {words.split()[0]} is npc {now}\n")
+
+
+def test_a_mistyped_command_of_a_group_gets_the_one_that_was_meant() -> None:
+    shown = npc("model", "predit")
+    assert shown.returncode == 2 and "No such command 'predit'. Did you mean predict?" in shown.stderr
+
+
+#: A command in running text or in a script: ``npc`` and the words behind it.
+NAMED = re.compile(
+    r"(?:`npc\s+|(?:\$ |(?<![-\w.])[$\w.{}/-]*bin/|^ *|[(;:&|] ?)npc )((?:[a-z+]+ )?[a-z+]+)", re.MULTILINE
+)
+#: The last words of the commands of groups, and old names.
+LAST_WORDS = [name.split()[-1] for name in NAMES if " " in name] + sorted(MOVED)
+#: Such a word without its group.
+OLD = re.compile(rf"(?<![-\w./])npc\s+({'|'.join(map(re.escape, LAST_WORDS))})(?![\w.-])")
+
+
+def test_every_command_that_is_named_exists() -> None:
+    """In documentation, messages, scripts and specifications."""
+    known = {context.command_path for context in every_command(main, "npc")}
+    known |= {path.rpartition(" ")[0] for path in known}
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    wrong = list[str]()
+    for file in files.splitlines():
+        path = ROOT / file
+        named = path.suffix in ENDINGS or file in ("Makefile", ".ci/run")
+        if not named or file.startswith(PAST) or path.is_symlink():
+            continue
+        text = path.read_text(encoding="utf-8")
+        wrong += [f"{file}: npc {name}" for name in OLD.findall(text)]
+        for first, second in (
+            words.split()[:2] if " " in words else (words, "") for words in NAMED.findall(text)
+        ):
+            if f"npc {first} {second}".strip() not in known and (
+                first in GROUPS or f"npc {first}" not in known
+            ):
+                wrong.append(f"{file}: npc {first} {second}")
+    assert not wrong
 
 
 #: Prints what each command prints when it is asked by each of the words; in one process for all.
@@ -91,7 +200,7 @@ ASK_ALL = """
 import json, sys
 from tests.lab.in_process import npc
 names = json.loads(sys.argv[1])
-print(json.dumps([[npc(name, word).stdout for word in ("--help", "-h")] for name in names]))
+print(json.dumps([[npc(*name.split(), word).stdout for word in ("--help", "-h")] for name in names]))
 """
 
 
@@ -134,10 +243,16 @@ def test_a_site_s_own_command_is_found_and_run(site: tuple[str, ...]) -> None:
     assert started(*site, "hello").stdout == "hello\n"
 
 
+def test_a_site_adds_a_command_to_a_group_and_a_group_of_its_own(site: tuple[str, ...]) -> None:
+    assert started(*site, "night", "hello").stdout == started(*site, "site", "hello").stdout == "hello\n"
+    assert re.search(r"^  hello +Say hello\.$", started(*site, "night", "--help").stdout, re.MULTILINE)
+    assert re.search(r"^  site +Commands: hello\.$", started(*site, "--help").stdout, re.MULTILINE)
+
+
 def test_a_broken_command_costs_only_itself(site: tuple[str, ...]) -> None:
     shown = started(*site, "--help")
     assert shown.returncode == 0
-    assert set(NAMES) <= set(shown.stdout.split())
+    assert {name.split()[0] for name in NAMES} - {"completion"} <= set(shown.stdout.split())
     reasons = {
         "missing": "ModuleNotFoundError: No module named 'no_such_module'",
         "raising": "RuntimeError: no licence",

@@ -80,9 +80,9 @@ def test_a_tool_s_text_is_read_from_a_pipe_of_the_shell_and_no_further_than_a_fi
     nothing_starts: Alone, tmp_path: Path
 ) -> None:
     good = ROOT / "tests/data/qperf/tcp_udp_vv.txt"
-    command = f'"{sys.executable}" -m npc parse qperf'
+    command = f'"{sys.executable}" -m npc records parse qperf'
     for line in (f"{command} - < {good}", f"{command} <(cat {good})"):
         done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and "tcp_bw" in done.stdout, done.stderr
-    endless = nothing_starts.run(["parse", "qperf", "-"], "0=zero")
+    endless = nothing_starts.run(["records", "parse", "qperf", "-"], "0=zero")
     assert (endless.code, endless.err.count("the most that is read")) == (2, 1)

@@ -32,7 +32,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tutorial")
     (source,) = re.findall(r"^```c\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (folder / "smooth.c").write_text(source)
-    lines = typed("npc cc -O2 -fopenmp -o smooth", f"{THREADS}npc observe --memory", "npc report before")
+    lines = typed(
+        "npc program cc -O2 -fopenmp -o smooth", f"{THREADS}npc observe --memory", "npc report before"
+    )
     assert len(lines) == 4
     environment = {**os.environ, "PATH": f"{NPC.parent}{os.pathsep}{os.environ['PATH']}"}
     for line in lines:

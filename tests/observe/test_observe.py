@@ -617,10 +617,10 @@ def test_a_stop_reaches_the_ranks(tmp_path: Path, number: signal.Signals) -> Non
 
 @pytest.mark.slow
 def test_below_npc_sample_each_launch_has_its_observation(tmp_path: Path, program: Path) -> None:
-    sample = [NPC, "sample", "--tool", "observed", "--runs", "2", "--in-order", "--"]
+    sample = [NPC, "records", "sample", "--tool", "observed", "--runs", "2", "--in-order", "--"]
     watched = [NPC, "observe", "--", "mpirun", "-n", "2", sys.executable, program]
     subprocess.run([*sample, *watched], cwd=tmp_path, env=ENVIRONMENT, check=True, timeout=60)
-    subprocess.run([NPC, "collect", "launches"], cwd=tmp_path, timeout=60, capture_output=True)
+    subprocess.run([NPC, "records", "collect", "launches"], cwd=tmp_path, timeout=60, capture_output=True)
     records = list(read_csv(tmp_path / "launches/records.csv"))
     assert values(records, "traffic", kind="user") == [100_000_000] * 2
     assert {record.sample for record in records} == {0, 1}

@@ -1,4 +1,4 @@
-"""npc efficiency: observed runs in, table, picture and JSON out."""
+"""npc program efficiency: observed runs in, table, picture and JSON out."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def folders(tmp_path: Path) -> list[Path]:
 
 
 def test_the_table_has_a_column_for_each_run_the_smallest_first(folders: list[Path]) -> None:
-    ended = npc("efficiency", *folders, "--output", folders[0])
+    ended = npc("program", "efficiency", *folders, "--output", folders[0])
     assert ended.returncode == 0, ended.stderr
     lines = {line.strip().split("  ")[0]: line.split() for line in ended.stdout.splitlines() if line}
     assert lines["n2"] == ["n2", "n4", "n8"]
@@ -63,7 +63,7 @@ def test_the_table_has_a_column_for_each_run_the_smallest_first(folders: list[Pa
 
 
 def test_json_holds_what_the_table_shows_and_more(folders: list[Path]) -> None:
-    document = json.loads(npc("efficiency", *folders, "--json", "--output", folders[0]).stdout)
+    document = json.loads(npc("program", "efficiency", *folders, "--json", "--output", folders[0]).stdout)
     assert (document["schema"], document["scaling"], document["reference"]) == (1, "strong", "n2")
     last = document["runs"][-1]
     assert last["name"] == "n8" and last["efficiency"]["ranks"] == 8
@@ -85,12 +85,12 @@ def test_what_memory_moved_stands_beside_that_of_the_run_with_the_fewest_cpus(fo
         }
         counted = {"group": "MEM", "flop": None, "reason": "", "moved": moved or None}
         file.write_text(json.dumps(json.loads(file.read_text()) | {"counted": counted}), encoding="utf-8")
-    said = npc("efficiency", *folders, "--output", folders[0]).stdout
+    said = npc("program", "efficiency", *folders, "--output", folders[0]).stdout
     rows = {line.strip().split("  ")[0]: " ".join(line.split()) for line in said.splitlines() if line}
     assert rows["MEM volume"] == "MEM volume 2 GB (1.00 x) – 4 GB (2.00 x)"
     assert rows["MEM bandwidth"] == "MEM bandwidth 500 MB/s (1.00 x) – 2 GB/s (4.00 x)"
     assert rows["idle"] == "idle 50.0% – 20.0%"
-    document = json.loads(npc("efficiency", *folders, "--json", "--output", folders[0]).stdout)
+    document = json.loads(npc("program", "efficiency", *folders, "--json", "--output", folders[0]).stdout)
     assert [run.get("moved", {}).get("bytes") for run in document["runs"]] == [2e9, None, 4e9]
 
 
@@ -103,12 +103,12 @@ def test_weak_scaling_compares_the_work_of_each_cpu(tmp_path: Path) -> None:
     runs = read_runs(folders, weak=True)
     assert runs[1].scaling.computation == pytest.approx(0.8, rel=1e-4)
     assert read_runs(folders)[1].scaling.computation == pytest.approx(0.4, rel=1e-4)
-    ended = npc("efficiency", "--weak", *folders, "--output", tmp_path)
+    ended = npc("program", "efficiency", "--weak", *folders, "--output", tmp_path)
     assert "weak scaling" in ended.stdout and " 80.0%" in ended.stdout
 
 
 def test_one_run_has_a_picture_of_its_ranks_and_regions_below(folders: list[Path]) -> None:
-    ended = npc("efficiency", folders[2])
+    ended = npc("program", "efficiency", folders[2])
     assert (folders[2] / "efficiency.png").exists()
     assert "scaling" not in ended.stdout
     assert "Regions of n4:" in ended.stdout and "solve" in ended.stdout
@@ -118,7 +118,7 @@ def test_one_run_has_a_picture_of_its_ranks_and_regions_below(folders: list[Path
     assert [mark.y for mark in outside.marks] == pytest.approx([rank.computing for rank in run.ranks])
     assert [mark.y for mark in inside.marks] == pytest.approx([rank.mpi for rank in run.ranks])
     assert mean.lines[0][0][1] == pytest.approx(run.efficiency.computing)
-    assert npc("efficiency", folders[2], "--region", "solve").returncode == 0
+    assert npc("program", "efficiency", folders[2], "--region", "solve").returncode == 0
 
 
 def test_every_line_of_the_picture_is_of_the_runs(folders: list[Path]) -> None:
@@ -140,10 +140,10 @@ def test_several_observations_of_a_folder_are_runs_of_their_own(tmp_path: Path) 
 
 def test_threads_have_a_line_of_their_own(tmp_path: Path) -> None:
     ranks = [replace(each, openmp_threads=4, cpu_seconds=100.0) for each in job_of(2).profiles()]
-    ended = npc("efficiency", keep(tmp_path / "hybrid", ranks))
+    ended = npc("program", "efficiency", keep(tmp_path / "hybrid", ranks))
     assert "2 (8 threads)" in ended.stdout and "OpenMP (at most)" in ended.stdout
     unknown = [replace(each, openmp_threads=4) for each in job_of(2).profiles()]
-    ended = npc("efficiency", keep(tmp_path / "unknown", unknown))
+    ended = npc("program", "efficiency", keep(tmp_path / "unknown", unknown))
     assert "unavailable: parallel efficiency, OpenMP (at most): the CPU time" in ended.stdout
 
 
@@ -151,27 +151,27 @@ def test_the_gpus_efficiencies_come_from_a_file(tmp_path: Path) -> None:
     folder = keep(tmp_path / "n2", job_of(2).profiles())
     table = tmp_path / "gpu.csv"
     table.write_text("rank,sm_efficiency,warp_execution_efficiency\n0,96%,100\n1,80,100.0 %\n")
-    ended = npc("efficiency", folder, "--gpu", table, "--json")
+    ended = npc("program", "efficiency", folder, "--gpu", table, "--json")
     (run,) = json.loads(ended.stdout)["runs"]
     assert run["efficiency"]["imbalance"] == pytest.approx(0, abs=1e-4)
     table.write_text("rank,sm_efficiency,warp_execution_efficiency\n0,96,100\n")
-    ended = npc("efficiency", folder, "--gpu", table)
+    ended = npc("program", "efficiency", folder, "--gpu", table)
     assert ended.returncode == 2 and "it has no rank 1" in ended.stderr
     table.write_text("rank,sm\n0,96\n")
-    ended = npc("efficiency", folder, "--gpu", table)
+    ended = npc("program", "efficiency", folder, "--gpu", table)
     assert ended.returncode == 2 and "expected columns rank, sm_efficiency" in ended.stderr
     table.write_text("rank,sm_efficiency,warp_execution_efficiency\n0,960,100\n")
-    assert "percentages above 0" in npc("efficiency", folder, "--gpu", table).stderr
-    assert npc("efficiency", folder, folder, "--gpu", table).returncode == 2
+    assert "percentages above 0" in npc("program", "efficiency", folder, "--gpu", table).stderr
+    assert npc("program", "efficiency", folder, folder, "--gpu", table).returncode == 2
 
 
 def test_runs_without_a_profile_or_a_region_are_a_line_and_exit_code_1(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    ended = npc("efficiency", tmp_path / "empty")
+    ended = npc("program", "efficiency", tmp_path / "empty")
     assert ended.returncode == 1 and "no profile of what ranks did" in ended.stderr
-    ended = npc("efficiency", keep(tmp_path / "none", []))
+    ended = npc("program", "efficiency", keep(tmp_path / "none", []))
     assert ended.returncode == 1 and ended.stdout == ""
-    ended = npc("efficiency", keep(tmp_path / "n2", job_of(2).profiles()), "--region", "setup")
+    ended = npc("program", "efficiency", keep(tmp_path / "n2", job_of(2).profiles()), "--region", "setup")
     assert ended.returncode == 1 and "no rank was in region 'setup'" in ended.stderr
 
 
@@ -179,18 +179,18 @@ def test_damaged_and_absent_files_are_a_line_and_exit_code_2(tmp_path: Path) -> 
     folder = keep(tmp_path / "n2", job_of(2).profiles())
     file = folder / "raw" / "0000.observed.json"
     file.write_text(file.read_text()[:-40])
-    ended = npc("efficiency", folder)
+    ended = npc("program", "efficiency", folder)
     assert ended.returncode == 2 and "0000.observed.json" in ended.stderr and "Traceback" not in ended.stderr
-    assert npc("efficiency", tmp_path / "absent").returncode == 2
+    assert npc("program", "efficiency", tmp_path / "absent").returncode == 2
     gone = tmp_path / "gone"
     gone.mkdir()
     (gone / "0001.observed.json").symlink_to("removed")
-    ended = npc("efficiency", gone)
+    ended = npc("program", "efficiency", gone)
     assert ended.returncode == 2
     assert f"{gone / '0001.observed.json'}: No such file or directory" in " ".join(ended.stderr.split())
     assert "Errno" not in ended.stderr
     file.write_text('{"schema": 2, "profile": {"ranks": 3}}')
-    assert npc("efficiency", folder).returncode == 2
+    assert npc("program", "efficiency", folder).returncode == 2
 
 
 def test_waits_are_read_as_they_were_written(folders: list[Path]) -> None:

@@ -1,4 +1,4 @@
-"""npc collect: what JUBE and the launches leave behind becomes records, whatever went wrong."""
+"""npc records collect: what JUBE and the launches leave behind becomes records, whatever went wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STREAM = (ROOT / "tests/data/stream/stream_t2.txt").read_text()
 
 
 def collect(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return npc("collect", *words)
+    return npc("records", "collect", *words)
 
 
 @pytest.fixture
@@ -369,7 +369,7 @@ def test_a_read_only_run_is_one_line_and_stays_as_it_is(run: Run) -> None:
     unprivileged = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
     try:
         ended = subprocess.run(
-            [*unprivileged, NPC, "collect", run.folder],
+            [*unprivileged, NPC, "records", "collect", run.folder],
             capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
     finally:
@@ -380,14 +380,14 @@ def test_a_read_only_run_is_one_line_and_stays_as_it_is(run: Run) -> None:
 
 
 def test_reading_a_run_that_was_not_collected_names_the_command(run: Run) -> None:
-    with pytest.raises(FileNotFoundError, match=rf"npc collect {run.folder}"):
+    with pytest.raises(FileNotFoundError, match=rf"npc records collect {run.folder}"):
         read_run(run.folder)
 
 
 def test_a_folder_of_launches_alone_is_collected(tmp_path: Path) -> None:
-    """What `npc sample` writes, without JUBE."""
+    """What `npc records sample` writes, without JUBE."""
     made = subprocess.run(
-        [NPC, "sample", "--tool", "stream", "--runs", "2", "--output", tmp_path / "out", "--",
+        [NPC, "records", "sample", "--tool", "stream", "--runs", "2", "--output", tmp_path / "out", "--",
          "cat", ROOT / "tests/data/stream/stream_t2.txt"],
         capture_output=True, check=True,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""``npc parse`` as a user sees it: what it prints, what it complains of, how it exits."""
+"""``npc records parse`` as a user sees it: what it prints, what it complains of, how it exits."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_what_is_usable_is_printed_beside_the_complaint() -> None:
 def test_the_installed_command_reads_a_pipe() -> None:
     npc = Path(sys.executable).with_name("npc")
     done = subprocess.run(
-        [npc, "parse", "osu", "-", "--format", "csv"],
+        [npc, "records", "parse", "osu", "-", "--format", "csv"],
         input=captured.text_of("osu", "osu_latency.out"),
         capture_output=True,
         text=True,

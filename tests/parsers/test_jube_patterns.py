@@ -52,7 +52,10 @@ NOT_FOR_A_PATTERN: Final = {
     ("iperf3", "client_sigint_json.txt"): "retransmits of a run that ended in an error, told below them",
     ("iperf3", "client_sigterm_json.txt"): "retransmits of a run that ended in an error, told below them",
     ("iperf3", "fail_serverint_json.txt"): "retransmits of a run that ended in an error, told below them",
-    ("noise", "fail_cut.txt"): "npc sample requires the last line, without which the launch has failed",
+    (
+        "noise",
+        "fail_cut.txt",
+    ): "npc records sample requires the last line, without which the launch has failed",
     ("fio", "two_nodes.txt"): "each node's own figure, of a result that is of both",
     ("blas", "openblas_t3_on_2_cpus.txt"): "more threads than CPUs: a comparison of lines",
     ("babelstream", "cuda_5.0_float_mebi.txt"): "a MB of 2^20 bytes, told in the heading",

@@ -196,7 +196,7 @@ def test_the_section_says_what_is_wrong_and_how_it_was_looked_at(tmp_path: Path)
     blocks = built(tmp_path / "run", memory_use(rank_memory(2, 8)))
     seen, wrong = (block for block in blocks if isinstance(block, Listing))
     how, slower, *_ = (cell.text for cell in seen.items)
-    assert how.startswith("every access of code by npc cc, by pages of 4096 and cache lines of 64 B")
+    assert how.startswith("every access of code by npc program cc, by pages of 4096 and cache lines of 64 B")
     assert slower.startswith("so observed it ran 4 s, 12 times as long as without (Tabarnac, of the NAS")
     assert wrong.items[0].text == (
         "false sharing. counts: 2 threads write other words of one cache line 400 M times. To do: give each "
@@ -264,8 +264,8 @@ def test_sampled_numbers_are_not_called_accesses(tmp_path: Path) -> None:
 
 
 def test_without_memory_the_reason_stands_there(tmp_path: Path) -> None:
-    nothing = MemoryUse(status="unavailable: the program is not built by npc cc")
-    assert "unavailable: the program is not built by npc cc" in str(built(tmp_path / "one", nothing))
+    nothing = MemoryUse(status="unavailable: the program is not built by npc program cc")
+    assert "unavailable: the program is not built by npc program cc" in str(built(tmp_path / "one", nothing))
     assert "no rank left anything" in str(built(tmp_path / "two", MemoryUse(status="ok")))
     with pytest.raises(Absent, match="npc observe --memory"):
         list(memory.build(made(tmp_path / "three", None)))

@@ -46,7 +46,7 @@ CLUSTER = Machine(
     platform="fuchs-csc", name="fuchs-csc", folder="platforms/fuchs-csc", nodes=64, one_machine=False,
     rdma=True, queue="fuchs", timed=True,
 )  # fmt: skip
-COMMANDS = ("score", "check", "advise", "report", "compare", "roofline", "observe", "nightly")
+COMMANDS = ("check", "advise", "report", "compare", "roofline", "observe", "night run")
 
 
 def test_a_comparison_has_the_runs_that_show_how_runs_differ() -> None:
@@ -227,12 +227,12 @@ def test_a_cluster_is_accepted_with_pairs_of_all_nodes() -> None:
 
 
 def test_commands_that_are_not_installed_are_not_proposed() -> None:
-    with_nights = make_plan("watch", CLUSTER, 900, [*COMMANDS, "cron"])
+    with_nights = make_plan("watch", CLUSTER, 900, [*COMMANDS, "night cron"])
     tags = " ".join(f"--tag {tag}" for tag in with_nights.tags)
     assert with_nights.lines == (
-        f"npc nightly --platform fuchs-csc {tags} --set samples_max={with_nights.samples} "
+        f"npc night run --platform fuchs-csc {tags} --set samples_max={with_nights.samples} "
         "--set fio_nodes=1,64",
-        f"npc cron install --platform fuchs-csc -- {tags}",
+        f"npc night cron install --platform fuchs-csc -- {tags}",
     )
     assert make_plan("watch", HERE, 600, ()).lines == (make_plan("watch", HERE, 600, ()).characterise,)
 
@@ -257,7 +257,8 @@ def test_a_platform_is_what_its_elements_say_however_they_are_written(
 
 
 def test_every_question_has_its_model_and_measurements_that_there_are() -> None:
-    """What questions.toml names: models as npc fit calls them, settings of the benchmarks, sizes enough."""
+    """What questions.toml names: models as npc model fit calls them, settings of the benchmarks, sizes
+    enough."""
     outputs = [path for path in captured.outputs("models") if not path.name.startswith(("fail", "ring_3"))]
     fitted = fit_records([
         *(record for path in outputs for record in of_output("models", path.name, run="0")),
@@ -286,7 +287,7 @@ def test_a_question_is_answered_by_what_its_model_needs_on_this_machine(name: st
             "message": ["osu", *below], "stream": ["osu", *below], "collective": ["osu"],
             "superstep": ["models", "osu"],
         }.get(name, ["models"])  # fmt: skip
-        assert f"npc fit model-{name}/0*" in plan.lines[len(measured)]
+        assert f"npc model fit model-{name}/0*" in plan.lines[len(measured)]
         assert plan.jube.count("jube run") == len(measured)
     with pytest.raises(TooLittleTime, match="a single launch of each test takes "):
         make_model_plan(name, CLUSTER, 5)
@@ -311,8 +312,8 @@ def test_the_command_names_lines_that_exist(goal: str) -> None:
     document = json.loads(ended.stdout)
     assert document["schema"] == 1 and document["seconds"] <= document["budget_s"] == 1800
     for line in document["lines"]:
-        for command in re.findall(r"npc (\w+)", line):
-            assert command in entry_points()
+        for first, second in re.findall(r"npc (\w+)(?: (\w+))?", line):
+            assert first in entry_points() or f"{first} {second}" in entry_points()
     assert [set(step["sizes"]) for step in document["steps"] if step["name"] == "stream"] in (
         [], [{"stream_array_size"}]
     )  # fmt: skip
@@ -327,10 +328,13 @@ def test_a_plan_says_what_the_platform_remembers(tmp_path: Path, monkeypatch: py
     (folder / "platform.toml").touch()
     monkeypatch.chdir(tmp_path)
     assert "Remembered" not in npc("slow", "--time", "30m").stdout
-    known = Remembered(program="himeno", setting="binding core", by="npc study", run="/home/me/study")
+    known = Remembered(program="himeno", setting="binding core", by="npc program study", run="/home/me/study")
     remember(folder, known)
     shown = npc("slow", "--time", "30m").stdout
-    assert "\n\nRemembered of this platform:\n  himeno: binding core (npc study, /home/me/study)\n" in shown
+    assert (
+        "\n\nRemembered of this platform:\n  himeno: binding core (npc program study, /home/me/study)\n"
+        in shown
+    )
     document = json.loads(npc("slow", "--time", "30m", "--json").stdout)
     assert [each["setting"] for each in document["remembered"]] == ["binding core"]
 
@@ -352,7 +356,7 @@ def test_bad_input_is_a_usage_error() -> None:
 @pytest.mark.slow
 @pytest.mark.xdist_group("lines_of_a_plan")
 def test_the_lines_of_a_plan_really_run(tmp_path: Path) -> None:
-    """The shortest plan of the least tag, on another platform than localhost: npc and JUBE alone both make
+    """The shortest plan of the least tag, on another platform than localhost: NPC and JUBE alone both make
     the same workpackages; what is to be typed then finds the records of the line before."""
     lab = platform(tmp_path / "lab", "lab")
     tools = Machine(platform=str(lab), name="lab", folder=str(lab), nodes=1, one_machine=True)

@@ -1,4 +1,4 @@
-"""``npc score``: shares of nominal limits, their geometric means, and what is missing."""
+"""``npc advise --score``: shares of nominal limits, their geometric means, and what is missing."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_command_shows_the_parts_before_the_whole(tmp_path: Path) -> None:
         "[node]\ncores = 20\nclock_hz = 2.5e9\nsimd_bits = 256\nsimd_units = 2\nfma = false\n"
         'memory_bandwidth = 100e9\n[interfaces.ib0]\nlink = "4x FDR"\n'
     )
-    words = ["score", tmp_path, "--platform", tmp_path / "machine"]
+    words = ["advise", "--score", tmp_path, "--platform", tmp_path / "machine"]
     shown = npc(*words)
     assert shown.returncode == 0, shown.stderr
     lines = shown.stdout.splitlines()
@@ -106,7 +106,7 @@ def test_the_command_shows_the_parts_before_the_whole(tmp_path: Path) -> None:
     assert lines[1] == f"Disturbed: {disturbed} (npc check says by whom)."
     assert document["disturbed"] == disturbed
     assert (document["folders"], document["limits"]) == ([str(tmp_path)], "machine")
-    nothing = npc("score", tmp_path)
+    nothing = npc("advise", "--score", tmp_path)
     assert nothing.returncode == 1 and "No score" in nothing.stdout
     unknown = npc(*words[:-1], "nowhere")
     assert unknown.returncode == 2 and "there is no such platform.toml" in unknown.stderr
@@ -137,7 +137,7 @@ def test_what_the_file_does_not_say_is_proposed_by_the_machine(tmp_path: Path) -
     cpu = {"model": "Xeon @ 2.50GHz", "cores": 20, "vendor": "GenuineIntel", "flags": ["avx", "sse2"]}
     seen = {"cpu": cpu, "memory": {"dimms": [module] * 8, "channels": 8}}
     (tmp_path / "environment.json").write_text(json.dumps(seen))
-    words = ["score", tmp_path, "--platform", tmp_path / "machine"]
+    words = ["advise", "--score", tmp_path, "--platform", tmp_path / "machine"]
     shown = npc(*words)
     assert shown.returncode == 0, shown.stderr
     lines = shown.stdout.splitlines()

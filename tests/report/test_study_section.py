@@ -97,5 +97,5 @@ def test_conditions_that_failed_stand_with_their_reason(tmp_path: Path) -> None:
 def test_without_a_study_or_with_a_broken_one_the_section_says_what_makes_it(tmp_path: Path) -> None:
     put_study(tmp_path)
     (tmp_path / STUDY).write_text("{")
-    with pytest.raises(Absent, match="npc study"):
+    with pytest.raises(Absent, match="npc program study"):
         list(section.build(Report(read_runs([tmp_path]), tmp_path)))

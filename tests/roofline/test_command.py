@@ -246,7 +246,7 @@ def test_a_run_that_was_not_collected_names_the_command(tmp_path: Path) -> None:
     (tmp_path / "workpackages.xml").touch()
     result = run(tmp_path)
     assert result.exit_code == 2
-    assert f"npc collect {tmp_path}" in result.stderr
+    assert f"npc records collect {tmp_path}" in result.stderr
 
 
 def test_a_folder_of_runs_means_the_newest(tmp_path: Path) -> None:
@@ -257,7 +257,9 @@ def test_a_folder_of_runs_means_the_newest(tmp_path: Path) -> None:
     assert made(tmp_path / "000010") == ["records.csv", *PICTURES]
     assert made(tmp_path / "000002") == ["records.csv"]
     (tmp_path / "000011").mkdir()
-    assert f"npc collect {tmp_path / '000011'}" in run(tmp_path).stderr, "not an older one in its place"
+    assert f"npc records collect {tmp_path / '000011'}" in run(tmp_path).stderr, (
+        "not an older one in its place"
+    )
 
 
 def test_an_unknown_platform_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``npc sweep``: which lines the comparison has, and what it says of them."""
+"""``npc model sweep``: which lines the comparison has, and what it says of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def swept(
 
 
 def run(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return npc("sweep", path, *words)
+    return npc("model", "sweep", path, *words)
 
 
 def test_programs_whose_tests_have_one_name_are_lines_of_their_own() -> None:

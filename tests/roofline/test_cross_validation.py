@@ -125,7 +125,7 @@ def test_a_model_without_a_rival_is_said_with_its_own_error(tmp_path: Path) -> N
 
 
 def test_predictions_are_made_of_what_is_compared_for_messages_alone(tmp_path: Path) -> None:
-    """Comparisons of other observables change nothing in what `npc predict` believes."""
+    """Comparisons of other observables change nothing in what `npc model predict` believes."""
     from npc.roofline.fit_document import predictable, read_believed, to_document
 
     found = fit_series([ping_pong(), pattern("h_relation", 30e-6 + 3e-9 * SIZES)])

@@ -1,4 +1,4 @@
-"""``npc fit`` and ``npc predict`` as a user meets them, on captured outputs of real tools."""
+"""``npc model fit`` and ``npc model predict`` as a user meets them, on captured outputs of real tools."""
 
 from __future__ import annotations
 
@@ -405,7 +405,7 @@ DAMAGED = {
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "npc fit RECORDS"),
+        (None, "npc model fit RECORDS"),
         ("{", "no JSON"),
         ("[]", "no fit.json"),
         ('{"schema": 2, "fits": []}', "schema 2"),

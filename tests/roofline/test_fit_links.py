@@ -1,4 +1,5 @@
-"""Fits on links of a known speed: real tools between network namespaces, through npb and ``npc fit``."""
+"""Fits on links of a known speed: real tools between network namespaces, through npb and ``npc model
+fit``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/* Calls of the C library that read or write memory in bulk, where the program itself makes them: npc cc links it
+/* Calls of the C library that read or write memory in bulk, where the program itself makes them: npc program cc links it
  * with --wrap=NAME (ld(1)) for each WRAPPED(NAME) here, so that what it calls NAME is __wrap_NAME. Each word of 8
  * bytes that is touched is an access. */
 #define _GNU_SOURCE

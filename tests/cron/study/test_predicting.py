@@ -1,4 +1,4 @@
-"""``npc study predict``, as a user types it."""
+"""``npc program study predict``, as a user types it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_time_on_another_machine(folder: Path) -> None:
-    words = ["study", "predict", "study", "--on", "there", "--here", "here", "--ratio", "io=1"]
+    words = ["program", "study", "predict", "study", "--on", "there", "--here", "here", "--ratio", "io=1"]
     said = npc(*words, cwd=folder)
     assert said.returncode == 0, said.stderr
     first, header, *rows = said.stdout.splitlines()
@@ -50,26 +50,26 @@ def test_the_time_on_another_machine(folder: Path) -> None:
 
 
 def test_what_is_missing_is_said_with_what_to_do(folder: Path) -> None:
-    said = npc("study", "predict", "study", "--on", "there", cwd=folder)
+    said = npc("program", "study", "predict", "study", "--on", "there", cwd=folder)
     assert said.returncode == 1
     assert "nothing tells how the clock and memory bandwidth and network bandwidth compare" in said.stderr
     assert "--ratio cpu=1 --ratio memory=1 --ratio mpi=1" in said.stderr
-    said = npc("study", "predict", "study", "--on", "there", "--here", "here", cwd=folder)
+    said = npc("program", "study", "predict", "study", "--on", "there", "--here", "here", cwd=folder)
     assert "Taken as here: I/O bandwidth, less than 2 % of the time here." in said.stdout
-    said = npc("study", "predict", "here", "--on", "there", cwd=folder)
+    said = npc("program", "study", "predict", "here", "--on", "there", cwd=folder)
     assert said.returncode == 2
     assert "here holds no study" in said.stderr
-    said = npc("study", "predict", "study", "--ratio", "disk=1", cwd=folder)
+    said = npc("program", "study", "predict", "study", "--ratio", "disk=1", cwd=folder)
     assert said.returncode == 2
     assert "--ratio 'disk=1': expected NAME=NUMBER, of cpu, memory, mpi, io" in said.stderr
     for wrong in ("io=0", "io=nan", "io=x"):
-        assert npc("study", "predict", "study", "--ratio", wrong, cwd=folder).returncode == 2
+        assert npc("program", "study", "predict", "study", "--ratio", wrong, cwd=folder).returncode == 2
 
 
 def test_a_study_whose_reference_failed_predicts_nothing(folder: Path) -> None:
     study, _ = made_study({"cpu": 1, "memory": 0, "network": 0, "io": 0}, "gamma", np.random.default_rng(1))
     ran = [run for run in study.ran if run.condition != "c0"]
     write_study(study_of(study.conditions, ran), folder / "study")
-    said = npc("study", "predict", "study", cwd=folder)
+    said = npc("program", "study", "predict", "study", cwd=folder)
     assert said.returncode == 1
     assert "no run of the reference, c0, succeeded" in said.stderr

@@ -38,7 +38,7 @@ def test_the_best_is_held_against_the_launcher_s_own_binding(tmp_path: Path) -> 
     assert found.times == pytest.approx(1.5, rel=0.01)
     assert found.low is not None and found.high is not None and 1.4 < found.low < found.times < found.high
     assert (found.program, found.by, found.run, found.hosts) == (
-        "program", "npc study", str(tmp_path), ("n1",),
+        "program", "npc program study", str(tmp_path), ("n1",),
     )  # fmt: skip
 
 

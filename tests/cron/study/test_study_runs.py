@@ -23,7 +23,12 @@ pytestmark = pytest.mark.slow
 
 def study(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [NPC, "study", *words], cwd=folder, capture_output=True, text=True, check=False, timeout=200
+        [NPC, "program", "study", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
     )
 
 
@@ -88,7 +93,7 @@ def test_what_was_done_is_not_done_again(done: tuple[Path, Study, str]) -> None:
     ended = study(folder.parent, "resume", "sleeping")
     assert ended.returncode == 6 and launches(folder) == before
     again = study(folder.parent, "--output", "sleeping", "--", "true")
-    assert again.returncode == 2 and "holds a study already: npc study resume" in again.stderr
+    assert again.returncode == 2 and "holds a study already: npc program study resume" in again.stderr
 
 
 @pytest.mark.measures
@@ -108,7 +113,19 @@ def test_it_is_done_again_in_the_same_order_and_what_differs_is_said(done: tuple
 
 
 def test_after_a_kill_it_goes_on_and_nothing_is_lost_or_measured_twice(tmp_path: Path) -> None:
-    words = [NPC, "study", "--variable", "X=1,2", "--runs", "3", "--no-observe", "--output", "killed", "--"]
+    words = [
+        NPC,
+        "program",
+        "study",
+        "--variable",
+        "X=1,2",
+        "--runs",
+        "3",
+        "--no-observe",
+        "--output",
+        "killed",
+        "--",
+    ]
     killed = subprocess.Popen(
         [*words, "sleep", "0.7"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,

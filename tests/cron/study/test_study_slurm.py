@@ -47,7 +47,7 @@ def test_the_best_placement_of_himeno_is_found_among_six(cluster: Cluster, tmp_p
     words += ["--runs", "6", "--seed", "3"]
     words += ["--expect", "1 node 2 ranks >= 1.5 x 2 nodes 2 ranks", "--output", tmp_path / "study"]
     ended = cluster.run(
-        "head", [NPC, "study", *words, "--", himeno, *HIMENO], timeout=280, cwd=tmp_path, env=YIELD
+        "head", [NPC, "program", "study", *words, "--", himeno, *HIMENO], timeout=280, cwd=tmp_path, env=YIELD
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     study = read_study(tmp_path / "study")

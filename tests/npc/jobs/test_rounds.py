@@ -124,7 +124,7 @@ def test_npc_sample_stops_early_and_goes_on_late(tmp_path: Path) -> None:
         "--output",
         str(out),
     ]
-    job = Job(command=[str(NPC), "sample", *words, "--", "sh", "-c", PRINTED])
+    job = Job(command=[str(NPC), "records", "sample", *words, "--", "sh", "-c", PRINTED])
     try:
         ended = job.wait(30)
     finally:
@@ -152,5 +152,5 @@ def test_npc_sample_stops_early_and_goes_on_late(tmp_path: Path) -> None:
 def test_what_cannot_be_asked_for_is_usage(tmp_path: Path, words: list[str]) -> None:
     from tests.lab.in_process import npc
 
-    ended = npc("sample", "--tool", "raw", "--output", tmp_path / "out", *words, "--", "true")
+    ended = npc("records", "sample", "--tool", "raw", "--output", tmp_path / "out", *words, "--", "true")
     assert ended.returncode == 2 and not (tmp_path / "out").exists()

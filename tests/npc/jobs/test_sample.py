@@ -1,4 +1,4 @@
-"""npc sample: fresh processes in shuffled order, every outcome on record, nothing left behind."""
+"""npc records sample: fresh processes in shuffled order, every outcome on record, nothing left behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PYTHON = sys.executable
 
 
 def sample(output: Path, *words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """One whole ``npc sample``; fails if a process of it is left behind."""
+    """One whole ``npc records sample``; fails if a process of it is left behind."""
     job = start(output, *words, **environment)
     try:
         ended = job.wait(30)
@@ -42,12 +42,12 @@ def sample(output: Path, *words: str | Path, **environment: str) -> subprocess.C
 
 
 def refused(output: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    """An ``npc sample`` that ends before its first launch."""
-    return npc("sample", "--tool", "raw", "--output", output, *words)
+    """An ``npc records sample`` that ends before its first launch."""
+    return npc("records", "sample", "--tool", "raw", "--output", output, *words)
 
 
 def start(output: Path, *words: str | Path, **environment: str) -> Job:
-    command = [str(NPC), "sample", "--tool", "raw", "--output", str(output), *map(str, words)]
+    command = [str(NPC), "records", "sample", "--tool", "raw", "--output", str(output), *map(str, words)]
     return Job(command=command, **environment)
 
 
@@ -219,7 +219,7 @@ def test_failures_that_are_alike_are_told_once_and_counted(tmp_path: Path) -> No
     ended = sample(tmp_path / "out", "--runs", "4", "--each", "code=3,4", "--", "sh", "-c", "exit {code}")
     assert ended.returncode == 1
     assert ended.stderr.count("by hand: sh -c 'exit 3'") == ended.stderr.count("by hand:") - 1 == 1
-    assert "npc sample: 4 times in all: failed: exit code 4: sh -c 'exit 4'" in ended.stderr
+    assert "npc records sample: 4 times in all: failed: exit code 4: sh -c 'exit 4'" in ended.stderr
     assert len(launches(tmp_path / "out")) == 8
 
 
@@ -328,7 +328,9 @@ def test_a_read_only_folder_is_one_line(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir(mode=0o555)
     as_nobody = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
-    job = Job(command=[*as_nobody, str(NPC), "sample", "--tool", "raw", "--output", str(folder), "echo"])
+    job = Job(
+        command=[*as_nobody, str(NPC), "records", "sample", "--tool", "raw", "--output", str(folder), "echo"]
+    )
     ended = job.wait()
     assert ended.returncode == 1
     assert (

@@ -169,7 +169,7 @@ def test_a_job_out_of_memory_replayed_because_it_takes_memory_cgroups(tmp_path: 
     )
     subprocess.run(["jube", "run", "benchmark.xml"], cwd=tmp_path, check=True, capture_output=True)
     ended = subprocess.run(
-        [NPC, "wait", "runs", "--json"],
+        [NPC, "records", "wait", "runs", "--json"],
         cwd=tmp_path,
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         capture_output=True,

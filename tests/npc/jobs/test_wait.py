@@ -1,4 +1,5 @@
-"""npc wait on a real Slurm cluster: every way in which a job can end, caused; and who waits, stopped."""
+"""npc records wait on a real Slurm cluster: every way in which a job can end, caused; and who waits,
+stopped."""
 
 from __future__ import annotations
 
@@ -116,7 +117,8 @@ OTHER_STEPS = """
 
 @dataclass(frozen=True)
 class Waited:
-    """A run after `npc wait`: its exit code, its table as JSON, what it printed; the records and folders."""
+    """A run after `npc records wait`: its exit code, its table as JSON, what it printed; the records and
+    folders."""
 
     code: int
     document: Mapping[str, Any]
@@ -127,12 +129,12 @@ class Waited:
 
 
 def waited(run: Path, code: int, printed: str, shown: str) -> Waited:
-    """Read back what there is after `npc wait --json`; by ending, or by step."""
+    """Read back what there is after `npc records wait --json`; by ending, or by step."""
     document = json.loads(printed)
     assert (document["schema"], document["run"], document["exit"]) == (1, str(run), code)
     workpackages = read_workpackages(run, 3)
     names = [each.parameters["ending"] if each.step == "job" else each.step for each in workpackages]
-    subprocess.run([NPC, "collect", run], capture_output=True, check=False, timeout=60)
+    subprocess.run([NPC, "records", "collect", run], capture_output=True, check=False, timeout=60)
     records = read_run(run)
     assert len(records) == len(workpackages) == len(document["workpackages"])
     rows = dict(zip(names, document["workpackages"], strict=True))
@@ -211,7 +213,19 @@ def ended(cluster: Cluster, measuring: Measured, tmp_path_factory: pytest.TempPa
     jube_run(cluster, folder)
     number = jobs(run)
     with (folder / "shown").open("wb") as shown:
-        words = [NPC, "wait", run, "--pending-limit", "5s", "--least", "1s", "--most", "3s", "--json"]
+        words = [
+            NPC,
+            "records",
+            "wait",
+            run,
+            "--pending-limit",
+            "5s",
+            "--least",
+            "1s",
+            "--most",
+            "3s",
+            "--json",
+        ]
         process = cluster.popen("head", words, stdout=subprocess.PIPE, stderr=shown, text=True)
         running = (
             "time_limit", "cancelled_running", "node_fail", "requeued", "heterogeneous", "requeued_silent",
@@ -336,7 +350,7 @@ def test_a_controller_that_is_away_is_waited_for(ended: Waited) -> None:
 def test_waiting_again_for_what_has_ended_changes_nothing(ended: Waited, cluster: Cluster) -> None:
     run = ended.workpackages["fine"].folder.parent
     before = {path: path.stat().st_mtime_ns for path in run.glob("*/*.txt")}
-    again = cluster.run("head", [NPC, "wait", run, "--json"])
+    again = cluster.run("head", [NPC, "records", "wait", run, "--json"])
     assert again.returncode == 6
     assert {path: path.stat().st_mtime_ns for path in run.glob("*/*.txt")} == before
     told = [
@@ -354,9 +368,11 @@ def test_waiting_again_for_what_has_ended_changes_nothing(ended: Waited, cluster
 def test_what_npb_measured_before_its_job_was_ended_is_collected(
     ended: Waited, cluster: Cluster, measuring: Measured
 ) -> None:
-    waiting = cluster.run("head", [NPC, "wait", measuring.run], timeout=120)
+    waiting = cluster.run("head", [NPC, "records", "wait", measuring.run], timeout=120)
     assert waiting.returncode == 1, "no job was done"
-    collected = subprocess.run([NPC, "collect", measuring.run], capture_output=True, check=False, timeout=60)
+    collected = subprocess.run(
+        [NPC, "records", "collect", measuring.run], capture_output=True, check=False, timeout=60
+    )
     assert collected.returncode == 0
     for job, ending in (
         (measuring.cancelled, rf"failed: job {measuring.cancelled} was cancelled after \d+ s.*"),
@@ -418,13 +434,14 @@ def test_the_main_job_stopped_while_it_waits_leaves_its_jobs_to_npc_wait(
     _, shown = process.communicate(timeout=60)
     assert process.returncode == 143
     assert (
-        f"stopped: what had been measured is collected; its jobs go on: npc wait {run}; npc collect" in shown
+        f"stopped: what had been measured is collected; its jobs go on: npc records wait {run}; "
+        f"npc records collect" in shown
     )
     goes_on = [str(job.number) for each in read_workpackages(run) if (job := each.batch_job())]
     assert set(queue(cluster)) & set(goes_on)
     cluster.run("head", ["scancel", goes_on[1]], check=True)
     go.touch()
-    waiting = cluster.run("head", [NPC, "wait", tmp_path], timeout=120)
+    waiting = cluster.run("head", [NPC, "records", "wait", tmp_path], timeout=120)
     assert waiting.returncode == 6, waiting.stderr
     assert [each.state() for each in read_workpackages(run)] == ["done", "failed", "done"]
 
@@ -435,7 +452,7 @@ def test_the_main_job_gives_up_at_its_limit_and_its_jobs_go_on(cluster: Cluster,
     held = {**SMALL, "NPC_ADDITIONAL_JOB_CONFIG": "#SBATCH --hold"}
     ended = cluster.run("head", [*MEMORY, tmp_path, "--limit", "1s"], env=held, timeout=60)
     assert ended.returncode == 5
-    assert "not ended by the limit" in ended.stderr and "npc wait" in ended.stderr
+    assert "not ended by the limit" in ended.stderr and "npc records wait" in ended.stderr
     numbers = {
         str(job.number) for each in read_workpackages(tmp_path / "000000") if (job := each.batch_job())
     }
@@ -465,7 +482,7 @@ def test_what_the_controller_forgot_is_asked_of_the_completion_file(tmp_path: Pa
         disabled = cluster.run("head", ["sacct"])
         assert (disabled.returncode, disabled.stderr) == (1, "Slurm accounting storage is disabled\n")
         assert not queue(cluster), "it has forgotten them all"
-        process = cluster.run("head", [NPC, "wait", run, "--least", "1s", "--json"])
+        process = cluster.run("head", [NPC, "records", "wait", run, "--least", "1s", "--json"])
     result = waited(run, process.returncode, process.stdout, process.stderr)
     assert result.code == 6 and result.workpackages["fine"].done
     status = {ending: record.status for ending, record in result.records.items()}
@@ -479,7 +496,7 @@ def test_what_the_controller_forgot_is_asked_of_the_completion_file(tmp_path: Pa
 
 
 def wait_on(cluster: Cluster, run: Path, *options: str) -> subprocess.Popen[Any]:
-    words = [NPC, "wait", run, "--least", "0.5s", "--most", "1s", *options]
+    words = [NPC, "records", "wait", run, "--least", "0.5s", "--most", "1s", *options]
     return cluster.popen("head", words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -504,9 +521,9 @@ def test_several_wait_at_once_are_stopped_and_killed_and_nothing_happens_twice(
 ) -> None:
     run = write_benchmark(tmp_path, ("held", "fine"), others=OTHER_STEPS.partition("<parameterset")[0])
     jube_run(cluster, tmp_path)
-    gave_up = cluster.run("head", [NPC, "wait", run, "--limit", "1s"])
+    gave_up = cluster.run("head", [NPC, "records", "wait", run, "--limit", "1s"])
     assert gave_up.returncode == 5
-    assert f"the jobs go on, and so does: npc wait {run}" in gave_up.stderr
+    assert f"the jobs go on, and so does: npc records wait {run}" in gave_up.stderr
     killed, interrupted, terminated, patient = (wait_on(cluster, run) for _ in range(4))
     for process in (killed, interrupted, terminated):
         assert process.stderr is not None
@@ -568,7 +585,7 @@ def test_where_there_is_no_squeue_one_line_says_where_to_wait(cluster: Cluster, 
     run = write_benchmark(tmp_path, ("fine",))
     jube_run(cluster, tmp_path)
     path = path_without(tmp_path / "bin", "squeue")
-    process = cluster.run("head", [NPC, "wait", run], env={"PATH": path})
+    process = cluster.run("head", [NPC, "records", "wait", run], env={"PATH": path})
     assert process.returncode == 1
     assert (
         process.stderr
@@ -583,7 +600,7 @@ def test_on_a_terminal_there_is_a_live_table(cluster: Cluster, tmp_path: Path) -
     jube_run(cluster, tmp_path)
     mine, theirs = pty.openpty()
     process = cluster.popen(
-        "head", [NPC, "wait", run, "--least", "0.5s"],
+        "head", [NPC, "records", "wait", run, "--least", "0.5s"],
         stdin=theirs, stdout=theirs, stderr=theirs, env={"TERM": "xterm", "COLUMNS": "140"},
     )  # fmt: skip
     os.close(theirs)
@@ -619,7 +636,7 @@ def local(folder: Path, *endings: str) -> Path:
 @pytest.mark.slow
 def test_a_script_that_ends_without_its_last_line_is_a_failure_on_one_machine_too(tmp_path: Path) -> None:
     run = local(tmp_path, "fine", "silent", "fails")
-    ended = finish(NPC, "wait", run, "--least", "1s", "--json")
+    ended = finish(NPC, "records", "wait", run, "--least", "1s", "--json")
     result = waited(run, ended.returncode, ended.stdout, ended.stderr)
     assert result.code == 6
     assert {ending: record.status for ending, record in result.records.items()} == {
@@ -649,14 +666,14 @@ def jube_at_work(folder: Path) -> Iterator[int]:
 def test_a_run_that_was_interrupted_goes_on_and_a_jube_at_work_is_left_alone(tmp_path: Path) -> None:
     run = write_benchmark(tmp_path, ("short", "fine"), submit="bash")
     with jube_at_work(tmp_path) as pid:
-        ended = finish(NPC, "wait", run, "--limit", "1s")
+        ended = finish(NPC, "records", "wait", run, "--limit", "1s")
         assert ended.returncode == 5
         assert f"JUBE is working on this run for somebody else (process {pid}" in ended.stderr
         assert not (run / "continue.log").exists()
-    ended = finish(NPC, "wait", run)
+    ended = finish(NPC, "records", "wait", run)
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"^job 1: done$", ended.stderr, re.MULTILINE)
-    assert f"2 done; now: npc collect {run}\n" in ended.stderr
+    assert f"2 done; now: npc records collect {run}\n" in ended.stderr
 
 
 @pytest.mark.slow
@@ -664,11 +681,13 @@ def test_stopped_in_the_middle_of_a_job_on_this_machine_nothing_is_left(tmp_path
     run = write_benchmark(tmp_path, ("endless", "fine"), submit="bash")
     with jube_at_work(tmp_path):
         pass
-    job = start(NPC, "wait", run)
+    job = start(NPC, "records", "wait", run)
     try:
         job.await_process("job.sh endless")
         (pid,) = (
-            pid for pid, text in job.processes().items() if "npc wait" in text and "unshare" not in text
+            pid
+            for pid, text in job.processes().items()
+            if "npc records wait" in text and "unshare" not in text
         )
         os.kill(pid, signal.SIGTERM)
         ended = job.wait(40)
@@ -695,7 +714,12 @@ def test_stopped_in_the_middle_of_a_job_on_this_machine_nothing_is_left(tmp_path
 )
 def test_a_mistake_is_usage_and_one_line(tmp_path: Path, words: list[str], told: str) -> None:
     ended = subprocess.run(
-        [NPC, "wait", *words], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=20
+        [NPC, "records", "wait", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
     )
     assert ended.returncode == 2
     assert told in ended.stderr and "Traceback" not in ended.stderr
@@ -705,7 +729,9 @@ def test_a_run_that_jube_would_not_find_is_usage(tmp_path: Path) -> None:
     folder = tmp_path / "copy-of-a-run"
     folder.mkdir()
     (folder / "workpackages.xml").write_text("<workpackages/>")
-    ended = subprocess.run([NPC, "wait", folder], capture_output=True, text=True, check=False, timeout=20)
+    ended = subprocess.run(
+        [NPC, "records", "wait", folder], capture_output=True, text=True, check=False, timeout=20
+    )
     assert ended.returncode == 2 and "by number" in ended.stderr
 
 

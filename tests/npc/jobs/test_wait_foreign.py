@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 
 def waited(folder: Path, command: str, more: str = "") -> subprocess.CompletedProcess[str]:
-    """`npc wait` for a run of the command on JUBE's platform, and `npc collect`."""
+    """`npc records wait` for a run of the command on JUBE's platform, and `npc records collect`."""
     (folder / "platform").mkdir(parents=True)
     text = (SHIPPED / "platform.xml").read_text().replace(">qsub<", ">bash<")
     text = text.replace(">mpiexec<", ">env<").replace("-np $tasks --exports=", "RANKS=$tasks EXPORTS=")
@@ -40,8 +40,8 @@ def waited(folder: Path, command: str, more: str = "") -> subprocess.CompletedPr
     (folder / "site.xml").write_text(BENCHMARK.format(folder=folder, command=command, more=more))
     words = ["run", folder / "site.xml", "--hide-animation", "--include-path", folder / "platform"]
     finish("jube", *words, PBS_O_WORKDIR=".")
-    ended = finish(NPC, "wait", folder / "runs", "--least", "0.2s")
-    finish(NPC, "collect", folder / "runs/000000")
+    ended = finish(NPC, "records", "wait", folder / "runs", "--least", "0.2s")
+    finish(NPC, "records", "collect", folder / "runs/000000")
     return ended
 
 
@@ -69,7 +69,7 @@ def test_what_is_unavailable_is_no_failure_and_the_platform_is_the_node_that_was
         <parameter name="tasks" type="int">2</parameter>""",
     )
     assert ended.returncode == 0
-    assert "2 unavailable; now: npc collect" in ended.stderr
+    assert "2 unavailable; now: npc records collect" in ended.stderr
     assert {(r.status, r.platform) for r in read_run(tmp_path / "runs/000000")} == {
         ("unavailable: no such tool", "n7")
     }

@@ -127,14 +127,14 @@ def test_nothing_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 def test_the_command_writes_the_file_or_prints_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no tools to ask
     output = tmp_path / "environment.json"
-    assert npc("environment", "--output", output).returncode == 0
+    assert npc("doctor", "--environment", "--output", output).returncode == 0
     there = json.loads(output.read_text(encoding="utf-8"))
-    assert there.keys() == json.loads(npc("environment").stdout).keys()
-    in_job = json.loads(npc("environment", "--in-job").stdout)
+    assert there.keys() == json.loads(npc("doctor", "--environment").stdout).keys()
+    in_job = json.loads(npc("doctor", "--environment", "--in-job").stdout)
     assert there.keys() == in_job.keys()
     of_observe = {"perf", "bpftrace", "valgrind", "llvm-mca", "objdump"}
     assert there["tools"].keys() - in_job["tools"].keys() == {"jube", *of_observe}
-    refused = npc("environment", "--output", tmp_path / "none/e.json")
+    refused = npc("doctor", "--environment", "--output", tmp_path / "none/e.json")
     assert refused.returncode == 1
     assert "there is no folder" in refused.stderr
 

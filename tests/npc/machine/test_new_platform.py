@@ -189,7 +189,7 @@ def test_a_platform_written_on_a_cluster_is_one_that_runs(
     folder = copy / "platforms/lab"
     assert written.stdout.startswith(f"{folder}: partition booster, 2 nodes with 2 cores\n")
     platform = read_platform(folder / "platform.toml")
-    node = json.loads(cluster.run("n3", [NPC, "environment"], check=True).stdout)
+    node = json.loads(cluster.run("n3", [NPC, "doctor", "--environment"], check=True).stdout)
     assert platform.cores == node["cpu"]["cores"], "the node's own word"
     assert platform.description.startswith("lab: ")
     assert not platform.interfaces, "the rate of a veth is made up"
@@ -197,9 +197,9 @@ def test_a_platform_written_on_a_cluster_is_one_that_runs(
     jube = ["jube", "run", "benchmarks/iperf3/benchmark.xml", "--hide-animation", "--include-path", folder]
     runs = tmp_path / "runs"
     cluster.run("head", [*jube, "--outpath", runs], env=SMALL, cwd=ROOT, check=True)
-    waited = cluster.run("head", [NPC, "wait", runs, "--least", "0.3s"], check=False)
+    waited = cluster.run("head", [NPC, "records", "wait", runs, "--least", "0.3s"], check=False)
     assert waited.returncode == 0, waited.stderr
-    cluster.run("head", [NPC, "collect", runs], check=True)
+    cluster.run("head", [NPC, "records", "collect", runs], check=True)
     records = list(read_csv(runs / "000000/records.csv"))
     assert {(record.platform, record.status, record.hosts) for record in records} == {
         ("lab", "ok", ("n3", "n4"))

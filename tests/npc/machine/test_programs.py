@@ -25,7 +25,8 @@ from tests.paths import ROOT
 
 FOUND = Remembered(
     program="himeno", setting="2 ranks, binding core", nodes=1, ranks=2, times=1.08, low=1.05, high=1.11,
-    against="2 ranks", time="2026-11-23T11:20:00+01:00", hosts=("n1",), by="npc study", run="/home/me/study",
+    against="2 ranks", time="2026-11-23T11:20:00+01:00", hosts=("n1",), by="npc program study",
+        run="/home/me/study",
 )  # fmt: skip
 OWN = """\
 # settings of our site
@@ -46,7 +47,7 @@ def test_a_finding_comes_back(tmp_path: Path) -> None:
     assert read_programs(tmp_path) == (FOUND,)
     assert FOUND.words == (
         "himeno, 2 ranks on 1 node: 2 ranks, binding core: 1.08 times as fast as 2 ranks [1.05, 1.11] "
-        "(npc study, 2026-11-23, /home/me/study)"
+        "(npc program study, 2026-11-23, /home/me/study)"
     )
 
 
@@ -54,9 +55,9 @@ def test_a_newer_finding_takes_the_place_of_an_older_one(tmp_path: Path) -> None
     other = Remembered(
         program="himeno", setting="eager", ranks=2, variables={"A": "1"}, by="npc advise --try"
     )
-    for each in (FOUND, other, Remembered(program="hpcg", setting="8 threads", by="npc study")):
+    for each in (FOUND, other, Remembered(program="hpcg", setting="8 threads", by="npc program study")):
         remember(tmp_path, each)
-    newer = Remembered(program="himeno", setting="binding none", nodes=1, ranks=2, by="npc study")
+    newer = Remembered(program="himeno", setting="binding none", nodes=1, ranks=2, by="npc program study")
     remember(tmp_path, newer)
     kept = read_programs(tmp_path)
     assert [each.setting for each in kept] == ["eager", "8 threads", "binding none"]
@@ -139,7 +140,9 @@ def test_any_text_comes_back_or_is_refused(
     tmp_path_factory: pytest.TempPathFactory, program: str, setting: str, variables: dict[str, str]
 ) -> None:
     folder = tmp_path_factory.mktemp("platform")
-    found = Remembered(program=program or "p", setting=setting or "s", variables=variables, by="npc study")
+    found = Remembered(
+        program=program or "p", setting=setting or "s", variables=variables, by="npc program study"
+    )
     try:
         remember(folder, found)
     except InvalidFile:

@@ -190,7 +190,7 @@ def test_a_file_that_is_no_csv_is_reported_with_its_name(tmp_path: Path, damage:
     path = tmp_path / "records.csv"
     save_csv([Record(**GOOD)], path)
     path.write_bytes(path.read_bytes() + damage + b",,\n")
-    with pytest.raises(InvalidRecord, match=r"records\.csv(:\d+)?: .*npc collect"):
+    with pytest.raises(InvalidRecord, match=r"records\.csv(:\d+)?: .*npc records collect"):
         list(read_csv(path))
 
 
@@ -232,7 +232,7 @@ def test_read_run_takes_a_folder_or_a_file_and_says_what_makes_the_records(tmp_p
     with pytest.raises(FileNotFoundError, match=r"no run: name its folder, such as runs/000000"):
         read_run(tmp_path)
     (tmp_path / "launches.jsonl").touch()
-    with pytest.raises(FileNotFoundError, match="npc collect"):
+    with pytest.raises(FileNotFoundError, match="npc records collect"):
         read_run(tmp_path)
     save_csv([Record(**GOOD)], tmp_path / "records.csv")
     assert read_run(tmp_path) == read_run(str(tmp_path / "records.csv")) == [Record(**GOOD)]

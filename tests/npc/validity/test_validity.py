@@ -838,7 +838,7 @@ def test_stolen_time_is_read_from_proc_stat(tmp_path: Path) -> None:
 
 
 def test_a_disturbed_record_bears_the_share_that_others_took(tmp_path: Path) -> None:
-    """Records, launches and environment as `npc collect` finds them."""
+    """Records, launches and environment as `npc records collect` finds them."""
     launches = LaunchLog(tmp_path / "launches", "osu", planned=3)
     for number, others in enumerate((0.0, 0.5, 0.9)):
         listed = [{"name": "xhpl", "cores": others}] if others else []
@@ -908,7 +908,8 @@ def test_a_record_that_is_invalid_already_shows_why_and_keeps_its_words() -> Non
     assert judged([lie], findings) == [lie]
 
 
-# -- npc collect and npc check -------------------------------------------------------------------------
+# -- npc records collect and npc check
+# -------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -930,7 +931,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_collect_marks_and_check_explains(run: Path) -> None:
-    collected = npc("collect", run)
+    collected = npc("records", "collect", run)
     assert collected.returncode == 1, "nothing usable is left"
     assert f"npc check {run}" in collected.stderr
     assert [each.value is not None and each.status[:9] for each in collect_run(run)] == ["invalid: "] * 4
@@ -946,7 +947,7 @@ def test_collect_marks_and_check_explains(run: Path) -> None:
 
 def test_check_of_good_records_is_silent_and_zero(run: Path) -> None:
     (run / "environment.json").unlink()
-    npc("collect", run)
+    npc("records", "collect", run)
     checked = npc("check", run / "records.csv")
     assert checked.returncode == 0 and checked.stdout.endswith(": 4 records, 4 of them usable, 0 invalid\n")
 

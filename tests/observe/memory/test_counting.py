@@ -1,4 +1,5 @@
-"""Programs with known accesses, built by npc cc, c++ and fc: what is counted, however they live and end."""
+"""Programs with known accesses, built by npc program cc, c++ and fc: what is counted, however they live and
+end."""
 
 from __future__ import annotations
 
@@ -187,7 +188,7 @@ def test_the_ranks_of_an_mpi_program(tmp_path: Path) -> None:
 def test_what_cannot_be_built_is_said(tmp_path: Path) -> None:
     for words in (["--with", "no-such-compiler", "-c", "x.c"], ["-static", "x.c"]):
         said = subprocess.run(
-            [sys.executable, "-m", "npc", "cc", *words],
+            [sys.executable, "-m", "npc", "program", "cc", *words],
             capture_output=True,
             text=True,
             cwd=tmp_path,

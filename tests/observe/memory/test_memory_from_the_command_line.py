@@ -33,7 +33,7 @@ def npc(*words: str | Path, code: int = 0) -> str:
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("planted") / "planted"
-    npc("cc", "-O2", "-pthread", PROGRAM, "-o", path)
+    npc("program", "cc", "-O2", "-pthread", PROGRAM, "-o", path)
     return path
 
 
@@ -90,7 +90,7 @@ def test_planted_faults_are_named_with_their_variables(program: Path, tmp_path: 
 def test_the_programs_of_the_paper_use_memory_as_it_shows(tmp_path: Path) -> None:
     """Beniamine 2016: the naive product in quarters (figures 6.3 to 6.7), IS (figure 4.5), a stencil."""
     program, folder = tmp_path / "paper", tmp_path / "seen"
-    npc("cc", "-O2", "-fopenmp", PROGRAM.with_name("memory_paper.c"), "-o", program)
+    npc("program", "cc", "-O2", "-fopenmp", PROGRAM.with_name("memory_paper.c"), "-o", program)
     npc("observe", "--memory", "--output", folder, "--", program)
     memory = read_part(folder / "raw/0000.observed.json", MEMORY, MemoryUse)
     assert memory is not None and memory.status == "ok"
@@ -139,7 +139,7 @@ def by_thread(structure: Structure) -> dict[int, tuple[tuple[int, ...], tuple[in
 @pytest.mark.slow
 def test_a_program_that_was_not_built_for_it_says_so(tmp_path: Path) -> None:
     said = npc("observe", "--memory=count", "--output", tmp_path / "seen", "--", "/bin/true")
-    assert "memory: unavailable: the program was not built by npc cc" in said
+    assert "memory: unavailable: the program was not built by npc program cc" in said
     (record,) = read_csv(tmp_path / "seen/records.csv")
     assert record.status.startswith("unavailable: ")
     said = npc("observe", "--memory=sample", "--output", tmp_path / "short", "--", "/bin/true")

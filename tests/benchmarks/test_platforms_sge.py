@@ -68,18 +68,8 @@ def test_every_ending_of_a_job_has_its_record(cluster: GridEngine, tmp_path: Pat
     until(lambda: states().get(job["deleted"]) == "r", "the job that is to be deleted runs")
     cluster.run(["qdel", job["deleted"]], check=True)
     cluster.run(["qdel", job["pending"]], check=True)
-    wait = [
-        NPC,
-        "records",
-        "wait",
-        tmp_path / "runs",
-        "--pending-limit",
-        "2s",
-        "--least",
-        "0.5s",
-        "--most",
-        "1s",
-    ]
+    wait = [NPC, "records", "wait", tmp_path / "runs"]
+    wait += ["--pending-limit", "2s", "--least", "0.5s", "--most", "1s"]
     waited = cluster.run(wait, cwd=ROOT, timeout=120)
     assert waited.returncode == 6, waited.stderr
     assert cluster.run(["qstat"]).stdout == "", "what can never start was deleted, too"

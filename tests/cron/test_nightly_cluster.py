@@ -133,18 +133,8 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: Site) -> None:
     shutil.copytree(ROOT / "platforms/slurm", platform)
     (platform / "platform.toml").write_text(LIMITS)
     file = some_steps(site.folder, "qperf", "sockperf", "osu", "stream", "himeno")
-    words = [
-        NPC,
-        "night",
-        "run",
-        "--platform",
-        platform,
-        "--benchmark",
-        file,
-        "--no-pairs",
-        "--limit",
-        "400s",
-    ]
+    words = [NPC, "night", "run"]
+    words += ["--platform", platform, "--benchmark", file, "--no-pairs", "--limit", "400s"]
     words += ["--history", site.folder / "history", "--output", site.folder / "runs", "--json"]
     try:
         for node in site.cluster.nodes:

@@ -113,19 +113,8 @@ def test_it_is_done_again_in_the_same_order_and_what_differs_is_said(done: tuple
 
 
 def test_after_a_kill_it_goes_on_and_nothing_is_lost_or_measured_twice(tmp_path: Path) -> None:
-    words = [
-        NPC,
-        "program",
-        "study",
-        "--variable",
-        "X=1,2",
-        "--runs",
-        "3",
-        "--no-observe",
-        "--output",
-        "killed",
-        "--",
-    ]
+    words = [NPC, "program", "study"]
+    words += ["--variable", "X=1,2", "--runs", "3", "--no-observe", "--output", "killed", "--"]
     killed = subprocess.Popen(
         [*words, "sleep", "0.7"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,

@@ -213,19 +213,8 @@ def ended(cluster: Cluster, measuring: Measured, tmp_path_factory: pytest.TempPa
     jube_run(cluster, folder)
     number = jobs(run)
     with (folder / "shown").open("wb") as shown:
-        words = [
-            NPC,
-            "records",
-            "wait",
-            run,
-            "--pending-limit",
-            "5s",
-            "--least",
-            "1s",
-            "--most",
-            "3s",
-            "--json",
-        ]
+        words = [NPC, "records", "wait", run]
+        words += ["--pending-limit", "5s", "--least", "1s", "--most", "3s", "--json"]
         process = cluster.popen("head", words, stdout=subprocess.PIPE, stderr=shown, text=True)
         running = (
             "time_limit", "cancelled_running", "node_fail", "requeued", "heterogeneous", "requeued_silent",

@@ -139,6 +139,18 @@ def test_the_command_writes_the_file_or_prints_it(tmp_path: Path, monkeypatch: p
     assert "there is no folder" in refused.stderr
 
 
+@pytest.mark.parametrize("words", [("--output", "e.json"), ("--watch", "0"), ("--in-job",)])
+def test_the_options_of_the_environment_need_it(words: tuple[str, ...], tmp_path: Path) -> None:
+    ended = npc("doctor", *words, cwd=tmp_path)
+    assert ended.returncode == 2 and "go with --environment" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_and_the_environment_exclude_each_other() -> None:
+    ended = npc("doctor", "--environment", "--missing")
+    assert ended.returncode == 2 and "exclude each other" in ended.stderr
+
+
 def test_every_field_is_described(here: dict[str, Any]) -> None:
     page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
     for name, value in here.items():

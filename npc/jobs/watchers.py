@@ -22,8 +22,9 @@ from typing import Any, Final
 
 from npc.jobs import session
 from npc.machine.around import Around, Seen
+from npc.machine.command import run
 from npc.machine.fabric import short_name
-from npc.machine.tools import run_bounded
+from npc.machine.tools import VERSION_TIMEOUT_S
 from npc.python import python
 from npc.terminal import guard
 
@@ -78,7 +79,7 @@ class Watchers:
         # in a job of several components srun needs to be told which of them
         if not hosts or srun is None or not inside or "SLURM_HET_SIZE" in os.environ:
             return None
-        version = re.search(r"(\d+)\.(\d+)", run_bounded([srun, "--version"])[0])
+        version = re.search(r"(\d+)\.(\d+)", run([srun, "--version"], timeout_s=VERSION_TIMEOUT_S).stdout)
         if version is None or (int(version[1]), int(version[2])) < OLDEST_SLURM:
             return None
         argv = [

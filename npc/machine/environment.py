@@ -22,12 +22,13 @@ import psutil
 
 import npc
 from npc.machine import counters, sysfs
+from npc.machine.command import run
 from npc.machine.gpus import gpus
 from npc.machine.interfaces import interfaces, rdma_ports
 from npc.machine.load import limits, load_average
 from npc.machine.memory import channels, dimms
 from npc.machine.pcie import pcie_links
-from npc.machine.tools import TOOLS, Found, find, find_all, os_release, run_bounded, search_path
+from npc.machine.tools import TOOLS, VERSION_TIMEOUT_S, Found, find, find_all, os_release, search_path
 from npc.machine.topology import processors
 from npc.python import python
 from npc.records.launch import now
@@ -112,7 +113,8 @@ def mpi_library() -> str | None:
         "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
         "print('library:', ' '.join(MPI.Get_library_version().split()))"
     )
-    text, _ = run_bounded(python("-c", program), env={**os.environ, "PATH": search_path()})
+    environ = {**os.environ, "PATH": search_path()}
+    text = run(python("-c", program), "", VERSION_TIMEOUT_S, environ).text
     match = re.search(r"^library: (.+)", text, re.MULTILINE)
     # The string ends in a NUL byte under some libraries.
     return match[1].strip("\0 ") if match else None
@@ -241,8 +243,9 @@ def _checkout() -> dict[str, Any]:
     if not (folder / ".git").exists() or find("git") is None:
         return unknown
     git = ["git", "--no-optional-locks", "-C", str(folder)]
-    commit, _ = run_bounded([*git, "rev-parse", "HEAD"])
+    commit = run([*git, "rev-parse", "HEAD"], timeout_s=VERSION_TIMEOUT_S).stdout
     if not re.fullmatch(r"[0-9a-f]{40,64}", commit.strip()):
         return unknown  # no commit yet, or git does not trust somebody else's folder
-    changes, problem = run_bounded([*git, "status", "--porcelain", "--untracked-files=no"])
-    return {"commit": commit.strip(), "dirty": None if problem else bool(changes.strip())}
+    status = [*git, "status", "--porcelain", "--untracked-files=no"]
+    changes = run(status, timeout_s=VERSION_TIMEOUT_S)
+    return {"commit": commit.strip(), "dirty": None if changes.problem else bool(changes.text.strip())}

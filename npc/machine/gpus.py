@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.machine import sysfs
-from npc.machine.tools import find, run_bounded
+from npc.machine.command import ToolOutput, run
+from npc.machine.tools import find
 
 #: A driver without persistence takes seconds for each GPU.
 _TIMEOUT_S: Final = 30.0
@@ -63,10 +64,11 @@ def gpus(root: Path = Path("/")) -> list[dict[str, Any]]:
     output = ""
     for _ in range(len(_PROPERTIES)):
         asked = ",".join(name for name, _ in known.values())
-        output, problem = _ask(f"--query-gpu={asked}", "--format=csv,noheader,nounits")
+        answer = _ask(f"--query-gpu={asked}", "--format=csv,noheader,nounits")
+        output = answer.text
         refused = re.search(r'Field "([^"]+)" is not a valid field', output)
         lacking = [key for key, (name, _) in known.items() if refused and name == refused[1]]
-        if problem or not lacking:
+        if answer.problem or not lacking:
             break
         del known[lacking[0]]
     rows = [row for row in csv.reader(output.splitlines(), skipinitialspace=True) if len(row) == len(known)]
@@ -82,8 +84,8 @@ def gpus(root: Path = Path("/")) -> list[dict[str, Any]]:
     return found
 
 
-def _ask(*arguments: str) -> tuple[str, str]:
-    return run_bounded(["nvidia-smi", *arguments], _TIMEOUT_S)
+def _ask(*arguments: str) -> ToolOutput:
+    return run(["nvidia-smi", *arguments], timeout_s=_TIMEOUT_S)
 
 
 def _properties(told: Mapping[str, str]) -> dict[str, Any]:
@@ -108,7 +110,7 @@ def _properties(told: Mapping[str, str]) -> dict[str, Any]:
 
 def _processes() -> Iterator[tuple[str, dict[str, Any]]]:
     """(GPU's UUID, a process that computes on it)."""
-    output, _ = _ask("--query-compute-apps=gpu_uuid,pid,name,used_memory", "--format=csv,noheader,nounits")
+    output = _ask("--query-compute-apps=gpu_uuid,pid,name,used_memory", "--format=csv,noheader,nounits").text
     for row in csv.reader(output.splitlines(), skipinitialspace=True):
         if len(row) == 4 and row[1].isdecimal():
             used = int(row[3]) * 2**20 if row[3].isdecimal() else None
@@ -118,7 +120,7 @@ def _processes() -> Iterator[tuple[str, dict[str, Any]]]:
 def _links() -> Iterator[tuple[str, dict[str, str]]]:
     """(``GPU0``, what each other GPU or network card is reached by): ``NV18`` is 18 NVLinks, ``PIX`` one PCI
     Express bridge; a card by its name, ``mlx5_0``."""
-    output, _ = _ask("topo", "-m")
+    output = _ask("topo", "-m").text
     cards = dict(re.findall(r"^ +(NIC\d+): (\S+)", output, re.MULTILINE))
     heading, *rows = [[cell.strip() for cell in line.split("\t")] for line in output.splitlines()] or [[]]
     for row in rows:

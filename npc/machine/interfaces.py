@@ -11,7 +11,8 @@ from typing import Any, Final
 import psutil
 
 from npc.machine import sysfs
-from npc.machine.tools import find, run_bounded
+from npc.machine.command import run
+from npc.machine.tools import VERSION_TIMEOUT_S, find
 
 #: Linux ARPHRD numbers (include/uapi/linux/if_arp.h) of what a cluster has.
 _KINDS: Final = {1: "ethernet", 32: "infiniband", 772: "loopback"}
@@ -49,8 +50,8 @@ def interfaces(root: Path = Path("/")) -> list[dict[str, Any]]:
 def supported_bit_s(name: str) -> int | None:
     """The highest rate that an interface's card and transceiver support, as ``ethtool`` says it; None without
     it, or where the driver does not tell."""
-    text, _ = run_bounded([str(find("ethtool") or "/usr/sbin/ethtool"), name])
-    return highest_link_mode(text)
+    answer = run([find("ethtool") or "/usr/sbin/ethtool", name], timeout_s=VERSION_TIMEOUT_S)
+    return highest_link_mode(answer.stdout)
 
 
 def highest_link_mode(text: str) -> int | None:

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from npc.machine.command import run
 from npc.machine.counters import is_full
 from npc.machine.energy import RIGHT
 from npc.machine.interfaces import with_lanes
 from npc.machine.load import Busy
 from npc.machine.pcie import narrow
-from npc.machine.tools import find, run_bounded, search_path
+from npc.machine.tools import find, search_path
 from npc.python import python
 from npc.records.units import format_size
 
@@ -115,7 +116,8 @@ def start_two_ranks() -> tuple[str, str]:
     }
     # Open MPI takes the path that it was called by for its prefix, which of /bin/mpirun is none.
     argv = ["mpirun", "-n", "2", *python("-c", program)]
-    output, problem = run_bounded(argv, MPI_TIMEOUT_S, environ)
+    answer = run(argv, "", MPI_TIMEOUT_S, environ)
+    output, problem = answer.text, answer.problem
     sizes = re.findall(r"ranks: (\d+)", output)
     if problem or len(sizes) != 2:
         return problem or f"{len(sizes)} of 2 ranks came up", output

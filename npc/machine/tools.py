@@ -13,8 +13,6 @@ import os
 import platform
 import re
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from configparser import ConfigParser
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.machine import sysfs
+from npc.machine.command import run
 from npc.terminal import guard
 
 #: A tool that has not said its version by then is broken or waits for something.
@@ -164,11 +163,13 @@ def look_up(tool: Tool) -> Found:
         return Found(tool, None, None)
     if not tool.version_args:
         return Found(tool, path, None, "has no way to say its version")
-    text, problem = run_bounded([str(path), *tool.version_args])
-    match = re.search(tool.version, text, re.MULTILINE)
+    answer = run([path, *tool.version_args], timeout_s=VERSION_TIMEOUT_S)
+    match = re.search(tool.version, answer.text, re.MULTILINE) if not answer.problem else None
     if match is None:
-        lines = text.strip().splitlines()
-        return Found(tool, path, None, problem or f"says no version: {lines[0] if lines else 'nothing'}")
+        lines = answer.text.strip().splitlines()
+        return Found(
+            tool, path, None, answer.problem or f"says no version: {lines[0] if lines else 'nothing'}"
+        )
     version = " ".join(part.strip() for part in match.groups() if part)
     return Found(tool, path, version.replace("HYDRA", "MPICH"))
 
@@ -191,39 +192,6 @@ def _look_up_osu(tool: Tool) -> Found:
         version = sysfs.text(OSU_PORTS / "VERSION") or ""
         return Found(tool, OSU_PORTS, f"ports of mpi4py {version}".rstrip())
     return Found(tool, None, None)
-
-
-_ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def run_bounded(
-    argv: Sequence[str], timeout_s: float = VERSION_TIMEOUT_S, env: Mapping[str, str] | None = None
-) -> tuple[str, str]:
-    """(stdout and stderr as text without colours, what went wrong or ``""``), whatever the exit code.
-
-    The program gets no stdin and a process group of its own, which is ended with it when the time is up.
-    """
-    try:
-        child = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=env,
-        )
-    except OSError as error:
-        return "", f"does not start: {error.strerror}"
-    problem = ""
-    try:
-        output, _ = child.communicate(timeout=timeout_s)
-        if child.returncode < 0:
-            problem = f"killed by {signal.Signals(-child.returncode).name}"
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        output = b""
-        problem = f"gave no answer in {timeout_s:g} s"
-    return _ANSI.sub("", output.decode(errors="replace")), problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,9 +251,11 @@ def _apt_packages(tools: Sequence[Tool]) -> frozenset[str]:
     if not names or not any(Path("/var/lib/apt/lists").glob("*_Packages*")):
         return frozenset(names)
     # "NAME:", then "  Candidate: VERSION", which is (none) for a package that is only referred to
-    text, problem = run_bounded(["apt-cache", "policy", *sorted(names)], env={**os.environ, "LC_ALL": "C"})
-    known = re.findall(r"^(\S+):\n(?: .*\n)*?  Candidate: [^(]", text, re.MULTILINE)
-    return frozenset(names if problem else names & set(known))
+    answer = run(
+        ["apt-cache", "policy", *sorted(names)], "", VERSION_TIMEOUT_S, {**os.environ, "LC_ALL": "C"}
+    )
+    known = re.findall(r"^(\S+):\n(?: .*\n)*?  Candidate: [^(]", answer.stdout, re.MULTILINE)
+    return frozenset(names if answer.problem else names & set(known))
 
 
 def os_release() -> dict[str, str]:

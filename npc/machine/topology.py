@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from npc.machine import sysfs
-from npc.machine.tools import run_bounded
+from npc.machine.command import run
+from npc.machine.tools import VERSION_TIMEOUT_S
 
 
 def processors(root: Path = Path("/")) -> dict[str, Any]:
@@ -64,8 +65,8 @@ def _model(info: dict[str, str], root: Path) -> str | None:
             return info[name]
     # 64-bit ARM has numbers only; lscpu knows their names. It describes this machine, not another root.
     if root == Path("/"):
-        told, _ = run_bounded(["lscpu"], env={"LC_ALL": "C"})
-        named = re.search(r"^\s*Model name: *([^\s-].*)", told, re.MULTILINE)
+        said = run(["lscpu"], "", VERSION_TIMEOUT_S, {"LC_ALL": "C"}).stdout
+        named = re.search(r"^\s*Model name: *([^\s-].*)", said, re.MULTILINE)
         if named:
             return named[1]
     if "cpu implementer" in info:

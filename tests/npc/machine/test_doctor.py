@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 from npc.machine import fetch, tools
+from npc.machine.command import TOO_LONG, run
 from npc.machine.diagnosis import missing_for_main_job, remedies
 from npc.machine.environment import collect_environment
 from npc.machine.load import Busy
@@ -33,7 +35,6 @@ from npc.machine.tools import (
     find_all,
     look_up,
     named,
-    run_bounded,
     ways_to_get,
 )
 
@@ -192,14 +193,43 @@ def running(pid: int) -> bool:
     return state not in ("Z", "X")
 
 
+def ends(pid: int) -> bool:
+    """Whether the process is gone soon: a killed one takes a moment."""
+    deadline = time.monotonic() + 10
+    while running(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not running(pid)
+
+
 def test_a_program_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     marker = tmp_path / "pid"
     path = program(tmp_path, "hangs", f"sleep 60 & echo $! > {marker}; wait")
-    assert run_bounded([str(path)], timeout_s=0.5) == ("", "gave no answer in 0.5 s")
-    deadline = time.monotonic() + 10
-    while running(int(marker.read_text())) and time.monotonic() < deadline:
-        time.sleep(0.05)  # a killed process takes a moment to be gone
-    assert not running(int(marker.read_text()))
+    answer = run([path], timeout_s=0.5)
+    assert (answer.returncode, answer.text, answer.problem) == (
+        TOO_LONG,
+        "hangs gave no answer in 0.5 s",
+        "gave no answer in 0.5 s",
+    )
+    assert ends(int(marker.read_text()))
+
+
+def test_what_a_program_leaves_behind_with_its_output_open_is_ended(tmp_path: Path) -> None:
+    path = program(tmp_path, "leaves", "sleep 60 & echo $!; echo warning >&2; exit 3")
+    answer = run([path], timeout_s=60)
+    assert (answer.returncode, answer.stderr, answer.problem) == (3, "warning\n", "")
+    assert ends(int(answer.stdout))
+
+
+def test_nobody_waits_for_what_has_left_its_program_with_the_output_open(tmp_path: Path) -> None:
+    path = program(tmp_path, "leaves", "setsid sleep 60 & echo $!")
+    answer = run([path], timeout_s=60)
+    os.kill(int(answer.stdout), signal.SIGKILL)  # it was there: nobody has waited for its end
+    assert (answer.returncode, answer.problem) == (0, "")
+
+
+def test_a_program_reads_and_prints_more_than_a_pipe_holds() -> None:
+    text = "line\n" * 200_000
+    assert run(["cat"], text).stdout == text
 
 
 def test_a_wheel_s_launcher_is_found_beside_the_interpreter(

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, pairwise
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -85,22 +85,29 @@ def parts_of_nodes(
     nodes = list(dict.fromkeys(node for couple in turn for node in couple))
     pairs = [couple for couple in turn if len(couple) == 2]
     home = suite()
-    parts = []
+    parts: list[Part] = []
     for benchmark in each.benchmarks:
         file = benchmark_file(home, benchmark)
         given = _kept_settings(words, home, platform, file)
         if "dependency" in settings(home, platform):
             given = {"dependency": "none", **given}
         given["nodelist"] = ";;".join(nodes)
-        name = f"{NODES}-{number}-{'-'.join(step_names(file))}"
+        name = _unused_name(f"{NODES}-{number}-{'-'.join(step_names(file))}", parts)
         parts.append(Part(name=name, kind="first", words=words_of(file, given), hosts=tuple(nodes)))
     if pairs:
         given = _kept_settings(words, home, platform, home / PAIRS)
         given |= {"pairs_nodes": "2", "nodelist": ";;".join(map(",".join, pairs))}
         words = words_of(home / PAIRS, given)
         hosts = tuple(node for couple in pairs for node in couple)
-        parts.append(Part(name=f"{NODES}-{number}-pairs", kind="first", words=words, hosts=hosts))
+        name = _unused_name(f"{NODES}-{number}-pairs", parts)
+        parts.append(Part(name=name, kind="first", words=words, hosts=hosts))
     return parts
+
+
+def _unused_name(name: str, parts: Sequence[Part]) -> str:
+    """`name`, with a number behind it if a part has it: two files may have steps of the same names."""
+    taken = {part.name for part in parts}
+    return next(free for free in chain([name], (f"{name}-{n}" for n in count(2))) if free not in taken)
 
 
 def odd_nodes(folders: Iterable[Path]) -> list[str]:

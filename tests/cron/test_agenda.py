@@ -142,6 +142,19 @@ def test_nodes_get_a_job_each_and_couples_one_for_both() -> None:
     assert (nodes.hosts, pairs.hosts) == (("n1", "n2", "n3"), ("n1", "n2"))
 
 
+def test_files_whose_steps_have_the_same_names_get_a_folder_each(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("triad.yaml", "copy.yml", "pairs.xml")]
+    for file, step in zip(files, ("memory", "memory", "pairs"), strict=True):
+        text = f"name: x\noutpath: runs\nstep:\n  - {{name: {step}, do: 'true'}}\n"
+        if file.suffix == ".xml":
+            text = f'<jube><benchmark name="x" outpath="runs"><step name="{step}"/></benchmark></jube>'
+        file.write_text(text, encoding="utf-8")
+    each = EachNode(benchmarks=tuple(map(str, files)))
+    parts = parts_of_nodes(1, [("n1", "n2")], each, ROOT / "platforms/slurm", ())
+    names = ["nodes-1-memory", "nodes-1-memory-2", "nodes-1-pairs", "nodes-1-pairs-2"]
+    assert [part.name for part in parts] == names
+
+
 def test_jobs_that_were_too_many_for_slurm_come_again_and_fewer_at_once(tmp_path: Path) -> None:
     told = (
         "failed: sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit "

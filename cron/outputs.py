@@ -1,10 +1,10 @@
-"""A verdict for people and machines: a table for terminal and mail, JUnit XML, Prometheus' text format."""
+"""A verdict for people and machines: a table for terminal and mail, JUnit XML."""
 
 from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from npc.columns import columns
@@ -161,55 +161,3 @@ def junit(night: NightVerdict, notes: Sequence[str] = ()) -> str:
 
 def _xml(text: str) -> str:
     return _NOT_XML.sub(REPLACED, text)
-
-
-# -- for Prometheus ------------------------------------------------------------------------------------
-
-
-def textfile(night: NightVerdict, ended: float) -> str:
-    """Metrics for node_exporter's textfile collector (Prometheus' text exposition format 0.0.4).
-
-    ended: seconds since the epoch; a rule on `npc_night_end_timestamp_seconds` notices nights that stay away.
-    """
-    platform = {"platform": night.platform}
-    counts = [({**platform, "verdict": name}, number) for name, number in night.counts.items()]
-    values, verdicts = [], []
-    for series in night.series:
-        labels = {
-            **platform,
-            "series": label(series.key),
-            "benchmark": series.key.benchmark,
-            "metric": series.key.metric,
-        }
-        verdicts.append((labels, series.verdict.gravity))
-        if series.value is not None:
-            values.append(({**labels, "unit": METRICS[series.key.metric].unit}, series.value))
-    suspects = [
-        ({**platform, "kind": each.kind, "name": each.name}, 1.0 if each.slowdown is None else each.slowdown)
-        for each in night.suspects
-        if each.named
-    ]
-    metrics = (
-        ("npc_night_end_timestamp_seconds", "When the last night ended.", [(platform, ended)]),
-        ("npc_night_verdict", "Exit code of the last night: 0 good, 10 to 14 bad.",
-         [(platform, night.exit_code)]),
-        ("npc_night_series", "Series by verdict.", counts),
-        ("npc_series_verdict", "Verdict of a series: 0 to 14, WATCH 0.5.", verdicts),
-        ("npc_series_value", "Tonight's median of a series, in SI units.", values),
-        ("npc_node_lost", "Nodes that died while they were measured.",
-         [({**platform, "node": name}, 1.0) for name in night.lost]),
-        ("npc_suspect_slowdown", "Whom the history names, by how much it is slower (1: it fails).", suspects),
-    )  # fmt: skip
-    return "".join(_metric(name, text, samples) for name, text, samples in metrics if samples)
-
-
-def _metric(name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> str:
-    lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
-    for labels, value in samples:
-        inside = ",".join(f'{key}="{_label(each)}"' for key, each in labels.items())
-        lines.append(f"{name}{{{inside}}} {value!r}")
-    return "\n".join(lines) + "\n"
-
-
-def _label(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from npc.cron.outputs import junit, textfile
+from npc.cron.outputs import junit
+from npc.cron.prometheus import textfile
 from npc.cron.verdict import NightVerdict
 from npc.files import write_whole
 from npc.records.verdicts import Matrix, NightDocument, write_night

@@ -14,12 +14,15 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from npc.cron.drain import drain_line, to_drain
 from npc.cron.judge import confirmed, with_lost
 from npc.cron.matrix import chosen, part_of, too_few
-from npc.cron.outputs import junit, table, textfile
+from npc.cron.outputs import junit, table
+from npc.cron.prometheus import textfile
 from npc.cron.publish import write_verdict
+from npc.cron.series import label
 from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.records.series import Series
 from npc.records.verdicts import Matrix, NightSuspect, Slow, Verdict, read_night
@@ -42,6 +45,18 @@ def night(*series: SeriesVerdict, suspects: tuple[NightSuspect, ...] = ()) -> Ni
         verdict=max(each.verdict for each in series), series=series,
         suspects=suspects, rule=("the rule",),
     )  # fmt: skip
+
+
+def samples(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """By metric and labels the values of a text in Prometheus' format, in which no labels stand twice."""
+    metrics: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            values = metrics.setdefault(sample.name, {})
+            place = tuple(sorted(sample.labels.items()))
+            assert place not in values, f"twice, and Prometheus takes none of the file: {sample}"
+            values[place] = sample.value
+    return metrics
 
 
 def test_the_table_names_the_bad_series_and_the_node() -> None:
@@ -74,6 +89,24 @@ def test_prometheus_never_finds_half_a_file(tmp_path: Path, monkeypatch: pytest.
     assert len(set(seen)) > 1, "it was seen while it was written"
 
 
+def test_prometheus_gets_no_labels_twice() -> None:
+    """A node that is slow in one benchmark and fails in another; two sizes with the same words."""
+    sizes = [replace(GOOD, key=KEY._replace(size=size), value=float(size)) for size in (1_000_000, 1_000_448)]
+    assert len({label(series.key) for series in sizes}) == 1
+    told = night(BAD, *sizes, suspects=(N3, replace(N3, slowdown=None)))
+    metrics = samples(textfile(told, 1.5))
+    assert list(metrics["npc_suspect_slowdown"].values()) == [1.0], "that it fails is worse"
+    values = {dict(labels)["size"]: value for labels, value in metrics["npc_series_value"].items()}
+    assert values == {"1000000": 1e6, "1000448": 1000448.0, "65536": 7.1e6}
+    assert list(metrics["npc_night_verdict"].values()) == [13.0]
+
+
+def test_prometheus_reads_what_is_no_text(tmp_path: Path) -> None:
+    write_verdict(tmp_path, with_lost(night(GOOD), {"n\udcff\n": "gone"}), ())
+    metrics = samples((tmp_path / "verdict.prom").read_text(encoding="utf-8"))
+    assert metrics["npc_node_lost"] == {(("node", "n\\udcff\n"), ("platform", "lab")): 1.0}
+
+
 def test_a_lost_node_is_the_first_line_and_fails_the_night() -> None:
     told = with_lost(night(GOOD), {"n2": "Connection timed out"})
     assert (told.verdict, told.exit_code) == (Verdict.MISSING, 11)
@@ -84,7 +117,7 @@ def test_a_lost_node_is_the_first_line_and_fails_the_night() -> None:
     suite = ET.fromstring(junit(told).partition("\n")[2])
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert suite.find("testcase[@name='n2']/failure") is not None
-    assert 'npc_node_lost{platform="lab",node="n2"} 1.0\n' in textfile(told, 0.0)
+    assert samples(textfile(told, 0.0))["npc_node_lost"] == {(("node", "n2"), ("platform", "lab")): 1.0}
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
@@ -96,11 +129,10 @@ def test_whatever_a_tool_said_the_forms_stay_whole(words: str, name: str) -> Non
     suite = ET.fromstring(junit(told, [words]))
     assert [child.tag for case in suite.iter("testcase") for child in case] == ["failure", "error"]
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
-    sample = re.compile(r'npc_\w+\{(?:\w+="(?:[^"\\\n]|\\["\\n])*",?)+\} -?[\d.e+-]+')
-    metrics = textfile(told, 1.5)
-    assert metrics.endswith("\n")
-    for line in metrics[:-1].split("\n"):
-        assert line.startswith("#") or sample.fullmatch(line), line
+    metrics = samples(textfile(told, 1.5))
+    assert {dict(labels)["series"] for labels in metrics["npc_series_verdict"]} == {
+        label(series.key) for series in told.series
+    }
     printed = table(told, [words])
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", printed)
     assert sum(line.startswith(("DEGRADED", "INVALID")) for line in printed.split("\n")) >= 2

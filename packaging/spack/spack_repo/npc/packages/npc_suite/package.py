@@ -32,6 +32,7 @@ class NpcSuite(PythonPackage):
     depends_on("py-mpi4py@4.1:", type="run")
     depends_on("py-msgspec@0.21:", type="run")
     depends_on("py-numpy@2.0:", type="run")
+    depends_on("py-prometheus-client@0.21:", type="run")
     depends_on("py-psutil@5.9.4:", type="run")
     depends_on("py-pyelftools@0.32:", type="run")
     depends_on("py-pyyaml@6.0.2:", type="run")

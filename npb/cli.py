@@ -6,11 +6,13 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from npc import __version__
 from npc.machine.processes import RANK, told
+from npc.machine.sysfs import parse_cpus
 from npc.npb import rank
+from npc.npb.options import DRAW_SEED, Options
 from npc.terminal import guard
 
 _EPILOG: Final = """\
@@ -32,7 +34,14 @@ exit codes:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one rank of npb; returns its exit code."""
     guard()
-    return rank.run(parser().parse_args(arguments))
+    return rank.run(options_of(arguments))
+
+
+def options_of(arguments: Sequence[str] | None = None) -> Options:
+    """What a command line asks for. It exits with code 2 on a mistake, which one rank explains."""
+    given: dict[str, Any] = vars(parser().parse_args(arguments))
+    lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    return Options(**given | lists)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,7 +65,8 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="a fresh server for each step (perftest and iperf3 -1 get one anyway)",
     )
-    add("--parser", metavar="NAME", help="parser of the client's output; raw: none (default: by the tool)")
+    add("--parser", default="", metavar="NAME",
+        help="parser of the client's output; raw: none (default: by the tool)")  # fmt: skip
 
     add = parser.add_argument_group("what is repeated").add_argument
     add(
@@ -91,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--shuffle",
         nargs="?",
-        const=-1,
+        const=DRAW_SEED,
         type=int,
         metavar="SEED",
         help="random order; a seed is drawn and recorded if none is given",
@@ -112,8 +122,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="file of lines `host address`: where each host's server is reached",
     )
-    add("--server-cpus", metavar="LIST", help="CPUs of the server, such as 0-3,8 (default: all of the job's)")
-    add("--client-cpus", metavar="LIST", help="CPUs of the client (default: all of the job's)")
+    add("--server-cpus", type=_cpus, default=frozenset(), metavar="LIST",
+        help="CPUs of the server, such as 0-3,8 (default: all of the job's)")  # fmt: skip
+    add("--client-cpus", type=_cpus, default=frozenset(), metavar="LIST",
+        help="CPUs of the client (default: all of the job's)")  # fmt: skip
 
     add = parser.add_argument_group("limits, in seconds").add_argument
     add("--ready-timeout", type=_seconds, default=10.0, metavar="S", help="until the server listens (10)")
@@ -167,6 +179,13 @@ def _command(text: str) -> list[str]:
 
 def _runs(text: str) -> int | None:
     return None if text == "auto" else _count(text)
+
+
+def _cpus(text: str) -> frozenset[int]:
+    try:
+        return parse_cpus(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _picture(text: str) -> str:

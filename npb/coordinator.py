@@ -5,7 +5,6 @@ It talks to every agent over one TCP connection each and sleeps while tools run.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
@@ -16,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -25,12 +24,12 @@ from npc.files import cannot_write
 from npc.jobs.rounds import Rounds
 from npc.machine.load import watch_s
 from npc.machine.processes import die_with_parent
-from npc.machine.sysfs import parse_cpus
 from npc.npb import addresses, cluster, placement, sweep
 from npc.npb.interfaces import HostView
 from npc.npb.launch_result import RAW, Blame, LaunchResult, parser_of
 from npc.npb.measure import Outcome, PairMeasurement
 from npc.npb.nodes import HostLost, Node, Reception
+from npc.npb.options import DRAW_SEED, Options
 from npc.npb.results import Results
 from npc.npb.sweep import SweepStep
 from npc.records.build import swept_size
@@ -58,7 +57,7 @@ class Unusable(Exception):
 
 
 def run_coordinator(
-    options: argparse.Namespace,
+    options: Options,
     views: Sequence[HostView],
     listeners: Sequence[socket.socket],
     own: socket.socket,
@@ -85,7 +84,7 @@ def run_coordinator(
 class Conductor:
     """Conducts one run of npb from the agents' hellos to their good-byes."""
 
-    def __init__(self, options: argparse.Namespace, hosts: Sequence[str]) -> None:
+    def __init__(self, options: Options, hosts: Sequence[str]) -> None:
         self._options = options
         self._hosts = hosts
         self._nodes: dict[int, Node] = {}
@@ -154,15 +153,14 @@ class Conductor:
     # -- measuring -----------------------------------------------------------------------------------
 
     async def _measure(self) -> None:
-        options = self._options
         steps = self._plan()
-        options.parser = self._parser()
-        options.server_cpus = self._cpus("server_cpus", 0)
-        options.client_cpus = self._cpus("client_cpus", 1)
+        self._options = options = self._options._replace(parser=self._parser())
+        self._check_cpus("--server-cpus", options.server_cpus, 0)
+        self._check_cpus("--client-cpus", options.client_cpus, 1)
         self._table = self._address_table()
         for node in self._nodes.values():
             node.watch = self._watches()
-        await (self._measure_pairs(steps) if options.pairs else self._measure_one(steps))
+        await (self._measure_pairs(options.pairs, steps) if options.pairs else self._measure_one(steps))
 
     async def _measure_one(self, steps: Sequence[SweepStep]) -> None:
         """Rank 0 serves rank 1; without either there is nothing to measure."""
@@ -190,7 +188,7 @@ class Conductor:
         )
         await self._steps(0, 1, address, turns, rounds.planned, Turn(None, 0), rounds.tell)
 
-    async def _measure_pairs(self, steps: Sequence[SweepStep]) -> None:
+    async def _measure_pairs(self, which: str, steps: Sequence[SweepStep]) -> None:
         """All rounds, then the worst pairs once more, then the verdict."""
         from npc.machine import fabric
         from npc.npb import schedule  # not needed, and not paid for, by one pair
@@ -200,7 +198,7 @@ class Conductor:
             raise Unusable("--runs auto measures one pair; --pairs takes a number")
         try:
             self._topology = fabric.load(options.topology) if options.topology else None
-            plan = schedule.schedule(options.pairs, self._labels, seed=self._seed, serial=options.serial)
+            plan = schedule.schedule(which, self._labels, seed=self._seed, serial=options.serial)
         except (schedule.InvalidPattern, fabric.InvalidTopology) as error:
             raise Unusable(str(error)) from None
         self._results = self._open_results(plan.pairs * len(steps), plan.seed)
@@ -319,14 +317,16 @@ class Conductor:
         except sweep.BadRepeat as error:
             raise Unusable(str(error)) from None
         if options.shuffle is not None:
-            self._seed = options.shuffle if options.shuffle >= 0 else random.SystemRandom().randrange(2**31)
+            any_seed = options.shuffle == DRAW_SEED
+            self._seed = random.SystemRandom().randrange(2**31) if any_seed else options.shuffle
             if options.runs is not None:  # else each round is
                 random.Random(self._seed).shuffle(steps)
         return steps
 
     def _goal(self) -> Goal:
         options = self._options
-        asked = {"precision": options.precision, "most": options.samples_max, "case_s": options.case_time}
+        asked: dict[str, Any] = {"precision": options.precision, "most": options.samples_max}
+        asked["case_s"] = options.case_time
         try:
             return Goal(**{name: value for name, value in asked.items() if value is not None})
         except ValueError as error:
@@ -334,21 +334,19 @@ class Conductor:
 
     def _parser(self) -> str:
         known = parsers.names()
-        name: str = self._options.parser or parser_of(self._options.clientcmd, known)
+        name = self._options.parser or parser_of(self._options.clientcmd, known)
         if name != RAW and name not in known:
             raise Unusable(f"there is no parser {name!r}; there are: raw, {', '.join(known)}")
         return name
 
-    def _cpus(self, option: str, rank: int) -> frozenset[int]:
-        """The CPUs that an option names, none without it; the job must have them wherever they are used."""
+    def _check_cpus(self, option: str, cpus: frozenset[int], rank: int) -> None:
+        """The job must have the CPUs that an option names wherever they are used."""
         try:
-            cpus = parse_cpus(getattr(self._options, option) or "")
             for node in self._nodes.values():
                 if self._options.pairs or node.rank == rank:
                     placement.within(cpus, node.cpus, node.name)
         except ValueError as error:
-            raise Unusable(f"--{option.replace('_', '-')}: {error}") from None
-        return cpus
+            raise Unusable(f"{option}: {error}") from None
 
     def _watches(self) -> bool:
         """Whether to look what others compute: not where several pairs share a node, whose tools would be
@@ -383,7 +381,7 @@ class Conductor:
     def _tool(self) -> str:
         """Who reads the launches later looks for a parser of this name: perftest's for ib_write_bw."""
         options = self._options
-        return str(tool_of(options.clientcmd) if options.parser == RAW else options.parser)
+        return tool_of(options.clientcmd) if options.parser == RAW else options.parser
 
     def _open_results(self, planned: int, seed: int | None = None) -> Results:
         options, tool = self._options, self._tool()

@@ -6,7 +6,6 @@ is started for each step. Which kind it is follows from the tool, or is learned 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import signal
@@ -19,6 +18,7 @@ from npc.machine.around import join
 from npc.npb import addresses
 from npc.npb.launch_result import Blame, LaunchResult, cut, how_it_ended, judge, unavailable
 from npc.npb.nodes import CannotRun, Ended, HostLost, Node, Running, Seen
+from npc.npb.options import Options
 from npc.npb.output import Output
 from npc.npb.sweep import SweepStep
 from npc.records.launch import now, tool_of
@@ -77,10 +77,8 @@ def ends_by_itself(argv: Sequence[str]) -> bool | None:
 class PairMeasurement:
     """A server node and a client node, and the server's life between steps."""
 
-    def __init__(
-        self, server: Node, client: Node, address: str, options: argparse.Namespace, steps: int
-    ) -> None:
-        """options: as of `npc.npb.cli`, its CPU lists read and its parser found. steps: how many there will
+    def __init__(self, server: Node, client: Node, address: str, options: Options, steps: int) -> None:
+        """options: with the name of the parser. steps: how many there will
         be; a server's kind is only learned if it matters."""
         self._server_node = server
         self._client_node = client

@@ -368,7 +368,7 @@ def test_a_launcher_of_another_mpi_is_recognised() -> None:
 
 def test_an_agent_that_ends_before_the_nodes_have_met_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     """What a signal does that comes while npb starts."""
-    options = cli.parser().parse_args(["--servercmd", "qperf", "--clientcmd", "qperf HOSTNAME tcp_bw"])
+    options = cli.options_of(["--servercmd", "qperf", "--clientcmd", "qperf HOSTNAME tcp_bw"])
     ours, theirs = socket.socketpair()
     ours.close()
     conductor = Conductor(options, ["n1", "n2"])

@@ -12,7 +12,7 @@ import os
 import re
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, pairwise
 from pathlib import Path
@@ -121,8 +121,9 @@ def odd_nodes(folders: Iterable[Path]) -> list[str]:
 class Agenda:
     """What a night measures first, in order. nights: those before, as the journal has them.
 
-    spent_s: node time (s) that the night has taken so far. over: whether its time is; whoever measures the
-    parts says so, and what it `heard`. left: what was not measured. notes: for people.
+    First the `whole`; then the plan: `choose` makes it, `next_parts` are measured until there are none, and
+    `heard` is told what each has cost. spent_s: node time (s) that the night has taken so far. left: what was
+    not measured. notes: for people.
     """
 
     platform: Path
@@ -132,53 +133,66 @@ class Agenda:
     budget_s: float | None = None
     each_node: EachNode | None = None
     spent_s: float = 0.0
-    over: bool = False
     notes: list[str] = field(default_factory=list)
     left: list[Work] = field(default_factory=list)
+    _waiting: deque[Work] = field(default_factory=deque)
+    _turn: list[Work] = field(default_factory=list)
+    _turns: int = 0
+    _benchmarks: Mapping[str, Part] = field(default_factory=dict)
     _nodes: dict[str, slurm.SlurmNode] = field(default_factory=dict)
     _places: list[LastMeasured] = field(default_factory=list)
     _too_many: set[str] = field(default_factory=set)
     _repeated: list[Work] = field(default_factory=list)
     _last: NightDocument | None = None
 
-    def parts(self) -> Iterator[Part]:
-        """The parts, each to be measured before the next one is asked for."""
-        if self.budget_s is None:
-            yield Part(name=FIRST, kind="first", words=self.words)
-            if self.each_node is None:
-                return
+    def whole(self) -> list[Part]:
+        """All benchmarks in one part; nothing where a budget chooses among them."""
+        return [Part(name=FIRST, kind="first", words=self.words)] if self.budget_s is None else []
+
+    def choose(self) -> None:
+        """Plan the benchmarks that the budget reaches, and the nodes whose turn it is."""
+        if self.budget_s is None and self.each_node is None:
+            return
         self._places = self.history.places()
         try:
             self._last = last_night(self.history.folder)
         except (OSError, ValueError) as error:
             self.notes.append(f"whom the last night suspects is not known: {error}")
-        benchmarks = {} if self.budget_s is None else self._benchmarks()
+        benchmarks = {} if self.budget_s is None else self._parts_of_benchmarks()
         works = [*self._of_benchmarks(benchmarks), *self._of_nodes()]
         chosen, self.left = choose(works, self.budget_s, self._reserve_s())
-        yield from self.in_order(chosen, benchmarks)
+        self.plan(chosen, benchmarks)
 
-    def in_order(self, chosen: Iterable[Work], benchmarks: Mapping[str, Part]) -> Iterator[Part]:
-        """The parts of what was chosen while budget and time last; benchmarks: by name those on any nodes."""
-        waiting = deque(chosen)
-        for number in count(1):
-            if not waiting:
-                return
-            batch = self._batch(waiting)
+    def plan(self, works: Iterable[Work], benchmarks: Mapping[str, Part]) -> None:
+        """Measure these works, in this order. benchmarks: by name the parts of those on any nodes."""
+        self._waiting, self._benchmarks = deque(works), benchmarks
+
+    def next_parts(self) -> list[Part]:
+        """What to measure next, as far as the budget goes; empty at the end of the plan."""
+        self._waiting.extend(self._refused(self._turn))
+        self._turn = []
+        while self._waiting:
+            self._turns += 1
+            batch = self._batch(self._waiting)
             left_s = math.inf if self.budget_s is None else self.budget_s - self.spent_s
-            fits = fitting(batch, left_s) if left_s > 0 and not self.over else []
-            if fits and fits[0].nodes:
-                yield from self._parts_of_nodes(number, fits)
-                waiting.extend(self._refused(fits))
-            elif fits:
-                yield benchmarks[fits[0].name]
-            self.left += batch if self.over else [work for work in batch if work not in fits]
+            self._turn = fitting(batch, left_s) if left_s > 0 else []
+            self.left += [work for work in batch if work not in self._turn]
+            if self._turn:
+                return self._parts_of(self._turn)
+        return []
 
-    def _parts_of_nodes(self, number: int, works: Sequence[Work]) -> Iterator[Part]:
+    def no_time(self) -> None:
+        """Leave out what was to be measured now, and all that is behind it."""
+        self.left += [*self._turn, *self._waiting]
+        self._waiting.clear()
+        self._turn = []
+
+    def _parts_of(self, works: Sequence[Work]) -> list[Part]:
+        if not works[0].nodes:
+            return [self._benchmarks[works[0].name]]
         assert self.each_node is not None
         turn = [work.nodes for work in works]
-        for part in parts_of_nodes(number, turn, self.each_node, self.platform, self.words):
-            if not self.over:
-                yield part
+        return parts_of_nodes(self._turns, turn, self.each_node, self.platform, self.words)
 
     def heard(self, account: Account) -> None:
         """What a part has cost, and why it measured nothing on which groups of nodes.
@@ -250,7 +264,7 @@ class Agenda:
 
     # -- what the rotation is told -------------------------------------------------------------------------
 
-    def _benchmarks(self) -> dict[str, Part]:
+    def _parts_of_benchmarks(self) -> dict[str, Part]:
         """Each benchmark that the words name as a part of its own."""
         words, home = self.words, suite()
         if "--benchmark" in words:

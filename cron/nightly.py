@@ -122,18 +122,22 @@ class NightRun:
         self.journal.note(name, "begun", folder=str(folder), words=self.options.words)
         night = JournalEntry(name, folder, now, self.options.words)
 
-        self.agenda.nights = nights
-        for part in self.agenda.parts():
+        self.agenda = dataclasses.replace(self.agenda, nights=nights)
+        for part in self.agenda.whole():
             self._measure(night, part, FIRST)
+        self.agenda.choose()
+        while parts := self.agenda.next_parts():
+            if not all(self._measure(night, part, FIRST) for part in parts):
+                self.agenda.no_time()
         self.notes += odd_nodes([night.folder])
         self.notes += rising(night.folder, self.options.history, name)
         if postponed := self.agenda.postponed():
             night.postponed = tuple(each.benchmark for each in postponed)
             self.journal.note(name, "postponed", benchmarks=night.postponed)
         verdict = self._judge(night)
-        if parts := self._again(night, verdict):
-            for number, part in enumerate(parts):
-                self._measure(night, part, 1 / (len(parts) - number + 1))
+        if again := self._again(night, verdict):
+            for number, part in enumerate(again):
+                self._measure(night, part, 1 / (len(again) - number + 1))
             verdict = self._judge(night)
         matrix = self._confirm(night, verdict)
         verdict = with_lost(verdict, night.lost)  # the pairs may have lost another
@@ -178,15 +182,14 @@ class NightRun:
 
     # -- measuring ---------------------------------------------------------------------------------------
 
-    def _measure(self, night: JournalEntry, part: Part, share: float) -> None:
-        """Run a part in its share of the time that is left, and keep its records."""
+    def _measure(self, night: JournalEntry, part: Part, share: float) -> bool:
+        """Run a part in its share of the time that is left, and keep its records; whether there was time."""
         if self.stop.number is not None:
             raise Stopped
         limit_s = share * max(0.0, self._deadline - time.monotonic())
         if limit_s < LEAST_S and part.name != "first":
             self.notes.append(f"{part.name}: no time was left for it")
-            self.agenda.over = True
-            return
+            return False
         self.journal.note(
             night.name, "measuring", part=part.name, kind=part.kind, words=part.words, hosts=part.hosts
         )
@@ -207,6 +210,7 @@ class NightRun:
             self._keep(night, part)
         if self.stop.number is not None:
             raise Stopped
+        return True
 
     def _look_for_dead_nodes(self, night: JournalEntry, part: Part) -> None:
         """Note the nodes that have died under a part: a tool may go on without them and say nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from npc.jobs.jube_file import step_names
 from npc.jobs.suite import default_of
 from npc.parameters import TAGS
 from npc.records.history import History, LastMeasured
-from npc.records.journal import Journal, JournalEntry
+from npc.records.journal import Journal, JournalEntry, Part
 from npc.records.verdicts import Coverage, Postponed, Unmeasured, Verdict, last_night, write_night
 from tests.lab.in_process import npc
 from tests.made.history import a_record
@@ -48,6 +49,18 @@ def agenda(folder: Path, nights: list[JournalEntry], budget_s: float | None = No
     return Agenda(platform=platform, history=History(folder), words=WORDS, nights=nights, budget_s=budget_s)
 
 
+def plan_of(tonight: Agenda) -> Iterator[Part]:
+    """What it chooses, part by part."""
+    tonight.choose()
+    return measured(tonight)
+
+
+def measured(tonight: Agenda) -> Iterator[Part]:
+    """The parts of its plan as a night measures them."""
+    while parts := tonight.next_parts():
+        yield from parts
+
+
 COSTS = {
     "qperf": 100.0,
     "sockperf": 100.0,
@@ -60,7 +73,9 @@ COSTS = {
 
 
 def test_without_a_budget_a_night_is_one_part(tmp_path: Path) -> None:
-    (part,) = agenda(tmp_path, []).parts()
+    tonight = agenda(tmp_path, [])
+    (part,) = tonight.whole()
+    assert list(plan_of(tonight)) == []
     assert (part.name, part.words) == ("first", WORDS)
 
 
@@ -68,10 +83,11 @@ def test_a_budget_measures_what_waits_longest_and_names_what_is_left_out(tmp_pat
     nights = past(tmp_path, [COSTS, COSTS, COSTS, {name: s for name, s in COSTS.items() if name != "osu"}])
     tonight = agenda(tmp_path, nights, budget_s=370.0)
     seen = []
-    for part in tonight.parts():
-        assert part.words == (*WORDS, "--benchmark", part.name.removeprefix("first-"))
+    for part in plan_of(tonight):
+        benchmark = part.name.removeprefix("first-")
+        assert part.words == (*WORDS, "--benchmark", benchmark)
         seen.append(part.name)
-        tonight.spent_s += COSTS[part.name.removeprefix("first-")]
+        tonight.heard(Account({benchmark: Cost(COSTS[benchmark], 1)}, {}))
     assert seen == ["first-osu", "first-iperf3", "first-likwid", "first-memory", "first-stream"]
     last = f"measured last in night {nights[-1].name}"
     assert tonight.told() == [
@@ -83,9 +99,9 @@ def test_a_budget_measures_what_waits_longest_and_names_what_is_left_out(tmp_pat
 def test_what_nobody_knows_the_cost_of_is_measured_until_the_budget_is_spent(tmp_path: Path) -> None:
     tonight = agenda(tmp_path, [], budget_s=60.0)
     seen = []
-    for part in tonight.parts():
+    for part in plan_of(tonight):
         seen.append(part.name)
-        tonight.spent_s += 30.0
+        tonight.heard(Account({part.name: Cost(30.0, 1)}, {}))
     assert len(seen) == 2
     assert [each.since for each in tonight.postponed()] == [""] * 5
 
@@ -95,7 +111,7 @@ def test_a_suspect_that_was_left_out_stays_one(tmp_path: Path) -> None:
     left_out = (Postponed(benchmark="sockperf", since="", suspect=True),)
     night = NightVerdict(platform="p", run="x", time="", verdict=Verdict.PASS, series=(), postponed=left_out)
     write_night(tmp_path, night.document())
-    parts = agenda(tmp_path, nights, budget_s=250.0).parts()
+    parts = plan_of(agenda(tmp_path, nights, budget_s=250.0))
     assert next(parts).name == "first-sockperf"
 
 
@@ -105,14 +121,15 @@ def test_a_benchmark_that_always_fails_does_not_come_first_every_night(tmp_path:
     journal = Journal(tmp_path)
     for each in nights:
         journal.note(each.name, "measured", part="first", exit=0, costs={"osu": [50.0, 1]}, unmeasured={})
-    first = next(agenda(tmp_path, [*journal.entries()], budget_s=1e6).parts())
+    first = next(plan_of(agenda(tmp_path, [*journal.entries()], budget_s=1e6)))
     assert first.name == "first-iperf3"
 
 
 def test_a_night_without_time_leaves_out_the_rest(tmp_path: Path) -> None:
     tonight = agenda(tmp_path, past(tmp_path, [COSTS] * 3), budget_s=1e6)
-    for part in tonight.parts():
-        tonight.over = part.name == "first-likwid"
+    for part in plan_of(tonight):
+        if part.name == "first-likwid":
+            tonight.no_time()
     assert [each.benchmark for each in tonight.postponed()] == [
         "likwid",
         "memory",
@@ -164,7 +181,8 @@ def test_jobs_that_were_too_many_for_slurm_come_again_and_fewer_at_once(tmp_path
     each = EachNode(benchmarks=("stream",), at_once=8)
     tonight = Agenda(platform=ROOT / "platforms/slurm", history=History(tmp_path), each_node=each)
     asked = []
-    for part in tonight.in_order(works, {}):
+    tonight.plan(works, {})
+    for part in measured(tonight):
         if part.name.endswith("stream"):
             asked.append(part.hosts)
             tonight.heard(Account({"stream": Cost(1.0, 4)}, dict.fromkeys(part.hosts[4:], told)))
@@ -253,5 +271,5 @@ def test_tags_choose_the_steps_that_jube_runs() -> None:
 
 def test_a_benchmark_that_had_another_name_in_past_nights_is_measured(tmp_path: Path) -> None:
     former = {name.replace("memory", "chase"): seconds for name, seconds in COSTS.items()}
-    parts = [part.name for part in agenda(tmp_path, past(tmp_path, [former] * 3), budget_s=1e6).parts()]
+    parts = [part.name for part in plan_of(agenda(tmp_path, past(tmp_path, [former] * 3), budget_s=1e6))]
     assert parts[0] == "first-memory" and "first-chase" not in parts

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 #: More records of one number are not named one by one.
 _MOST_RECORDS: Final = 6
 _DIGITS: Final = 4
+#: What a row of a table is about.
+Subject = TypeVar("Subject")
 
 
 class Sample(NamedTuple):
@@ -75,6 +77,19 @@ class Cell(NamedTuple):
 NOTHING: Final = Cell("", sort="", kind="number")
 
 
+@dataclass(frozen=True)
+class Column(Generic[Subject]):
+    """A column of a table: its name, and what it has in the row of a subject, a cell or a text alone."""
+
+    name: str
+    get: Callable[[Subject], Cell | str]
+
+    def cell(self, subject: Subject) -> Cell:
+        """The cell in the row of a subject."""
+        value = self.get(subject)
+        return Cell(value) if isinstance(value, str) else value
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table that can be sorted. folded: shown on request. idents: ids of its rows, where numbers lead to
@@ -88,6 +103,23 @@ class Table:
     filtered: bool = False
     note: str = ""
     idents: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        caption: str,
+        subjects: Iterable[Subject],
+        columns: Sequence[Column[Subject]],
+        *,
+        folded: bool = False,
+        filtered: bool = False,
+        note: str = "",
+        idents: tuple[str, ...] = (),
+    ) -> Table:
+        """A row for each of the subjects."""
+        names = tuple(column.name for column in columns)
+        rows = tuple(tuple(column.cell(subject) for column in columns) for subject in subjects)
+        return cls(caption, names, rows, folded, filtered, note, idents)
 
     def texts(self) -> list[tuple[str, ...]]:
         """The names of its columns, then what stands in each row: for a terminal."""

@@ -11,7 +11,18 @@ from npc.figures.allocation import Allocation, maps
 from npc.figures.chart import Grid
 from npc.figures.chart import HeatCell as GridCell
 from npc.machine.fabric import ELSEWHERE, Topology, natural, places
-from npc.page.blocks import Block, Cell, Figure, Table, Text, amounts_figure, count, grid_figure, number
+from npc.page.blocks import (
+    Block,
+    Cell,
+    Column,
+    Figure,
+    Table,
+    Text,
+    amounts_figure,
+    count,
+    grid_figure,
+    number,
+)
 from npc.records.nodes import Hosts
 from npc.records.series import Series
 from npc.report.history import HistoryView
@@ -76,19 +87,11 @@ def _of_history(report: Report, history: HistoryView) -> Iterator[Block]:
             continue
         yield _figure(report, f"Health of the nodes of {platform} over all nights", nodes)
         months = sorted({month for node in nodes for month in node.by_month})
-        rows = tuple(
-            (
-                Cell(node.name),
-                *([Cell(node.place)] if nodes[0].place else []),
-                *(count(node.by_month[month]) for month in months),
-            )
-            for node in nodes
-        )
         yield from _allocated(report, history, platform)
-        yield Table(
+        yield Table.of(
             f"Allocation: rows of the history of {platform} by node and month",
-            ("node", *(["rack or switch"] if nodes[0].place else []), *months),
-            rows,
+            nodes,
+            [*_named(nodes), *map(_month, months)],
             folded=True,
             filtered=True,
         )
@@ -113,12 +116,25 @@ def _allocated(report: Report, history: HistoryView, platform: str) -> Iterator[
 
 
 def _nights(found: Sequence[Allocation], caption: str) -> Table:
-    rows = tuple(
-        (Cell(host), *(count(each.nights.get(host, 0)) for each in found))
-        for host in sorted({host for each in found for host in each.nights}, key=natural)
-    )
-    names = ("node", *(each.benchmark for each in found))
-    return Table(caption, names, rows, folded=True, filtered=len(rows) > 16)
+    hosts = sorted({host for allocation in found for host in allocation.nights}, key=natural)
+    columns = [Column[str]("node", lambda host: host), *map(_nights_of, found)]
+    return Table.of(caption, hosts, columns, folded=True, filtered=len(hosts) > 16)
+
+
+def _nights_of(allocation: Allocation) -> Column[str]:
+    return Column(allocation.benchmark, lambda host: count(allocation.nights.get(host, 0)))
+
+
+def _month(month: str) -> Column[NodeHistory]:
+    return Column(month, lambda node: count(node.by_month[month]))
+
+
+def _named(nodes: Sequence[NodeHistory]) -> list[Column[NodeHistory]]:
+    """The columns that say which node it is, and where, if that is known."""
+    columns = [Column[NodeHistory]("node", lambda node: node.name)]
+    if nodes[0].place:
+        columns.append(Column("rack or switch", lambda node: node.place))
+    return columns
 
 
 def _alone(what: str, node: NodeHistory) -> Text:
@@ -199,15 +215,18 @@ def _tip(node: NodeHistory) -> str:
 
 
 def _table(title: str, nodes: Sequence[NodeHistory]) -> Table:
-    rows = []
-    for node in nodes:
-        records = (node.record,) if node.record else ()
-        ratio = number(node.ratio, ".4g", records)
-        if node.ratio is not None and node.ratio < _LOOK:
-            ratio = ratio._replace(kind="number bad")
-        numbers = map(count, (node.series, node.rows, node.failed))
-        place = [Cell(node.place)] if node.place else []
-        rows.append((Cell(node.name), *place, ratio, *numbers, Cell(node.worst)))
-    where = ["rack or switch"] if nodes[0].place else []
-    columns = ("node", *where, "ratio to normal", "tests compared", "records", "not usable", "worst test")
-    return Table(f"Numbers: {title}", columns, tuple(rows), folded=True, filtered=len(nodes) > 16)
+    columns: list[Column[NodeHistory]] = [
+        *_named(nodes),
+        Column("ratio to normal", _ratio),
+        Column("tests compared", lambda node: count(node.series)),
+        Column("records", lambda node: count(node.rows)),
+        Column("not usable", lambda node: count(node.failed)),
+        Column("worst test", lambda node: node.worst),
+    ]
+    return Table.of(f"Numbers: {title}", nodes, columns, folded=True, filtered=len(nodes) > 16)
+
+
+def _ratio(node: NodeHistory) -> Cell:
+    ratio = number(node.ratio, ".4g", (node.record,) if node.record else ())
+    is_slow = node.ratio is not None and node.ratio < _LOOK
+    return ratio._replace(kind="number bad") if is_slow else ratio

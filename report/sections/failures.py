@@ -9,6 +9,7 @@ from npc.files import leads_out
 from npc.page.blocks import (
     Block,
     Cell,
+    Column,
     Table,
     Text,
     count,
@@ -114,17 +115,12 @@ def _raw(report: Report, run: Run, records: Sequence[Record]) -> tuple[Cell, Cel
 
 
 def _notes(report: Report, run: Run, notes: Sequence[Violation], where: str) -> Table:
-    rows = []
-    for alike in grouped(run.records, notes):
-        rule = alike[0].rule
-        rows.append(
-            (
-                Cell(rule.name),
-                _test(run, [run.records[finding.place] for finding in alike]),
-                count(len(alike)),
-                Cell(alike[0].reason),
-                Cell(f"{rule.title} ({rule.source})"),
-            )
-        )
-    columns = ("rule", "test", "records", "what it saw", "why it matters")
-    return Table(f"Numbers that are true, and worth a look{where}", columns, tuple(rows))
+    columns: list[Column[Sequence[Violation]]] = [
+        Column("rule", lambda alike: alike[0].rule.name),
+        Column("test", lambda alike: _test(run, [run.records[violation.place] for violation in alike])),
+        Column("records", lambda alike: count(len(alike))),
+        Column("what it saw", lambda alike: alike[0].reason),
+        Column("why it matters", lambda alike: f"{alike[0].rule.title} ({alike[0].rule.source})"),
+    ]
+    caption = f"Numbers that are true, and worth a look{where}"
+    return Table.of(caption, grouped(run.records, notes), columns)

@@ -14,7 +14,7 @@ from typing import Final
 
 from npc.figures.pairs import Pair, Pairs
 from npc.machine.fabric import modules, natural, short_name
-from npc.page.blocks import Block, Cell, Table, Text, count, grid_figure, interval, quantity
+from npc.page.blocks import Block, Column, Table, Text, count, grid_figure, interval, quantity
 from npc.records.units import METRICS, format_quantity
 from npc.report.runs import Repeats, Report, Run
 from npc.report.sections import of_runs, present
@@ -79,13 +79,19 @@ def _values(found: Sequence[Repeats]) -> list[float]:
 
 
 def _table(title: str, squares: dict[Pair, list[Repeats]], unit: str) -> Table:
-    rows = []
-    for (server, client), found in sorted(squares.items()):
-        middle = summarise(_values(found))
-        rows.append((
-            Cell(server), Cell(client), Cell("within" if server == client else "between"),
-            quantity(middle.median, unit, [each.ident for each in found]), interval(middle, unit),
-            count(middle.n), count(sum(len(each.usable) for each in found)),
-        ))  # fmt: skip
-    columns = ("server in", "client in", "modules", "median", "95 % interval", "pairs", "samples")
-    return Table(f"Numbers: {title}", columns, tuple(rows))
+    middles = {square: summarise(_values(repeats)) for square, repeats in squares.items()}
+    columns: list[Column[Pair]] = [
+        Column("server in", lambda square: square[0]),
+        Column("client in", lambda square: square[1]),
+        Column("modules", lambda square: "within" if square[0] == square[1] else "between"),
+        Column(
+            "median",
+            lambda square: quantity(
+                middles[square].median, unit, [repeats.ident for repeats in squares[square]]
+            ),
+        ),
+        Column("95 % interval", lambda square: interval(middles[square], unit)),
+        Column("pairs", lambda square: count(middles[square].n)),
+        Column("samples", lambda square: count(sum(len(repeats.usable) for repeats in squares[square]))),
+    ]
+    return Table.of(f"Numbers: {title}", sorted(squares), columns)

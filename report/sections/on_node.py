@@ -9,6 +9,7 @@ from typing import Final
 from npc.page.blocks import (
     Block,
     Cell,
+    Column,
     Listing,
     Table,
     count,
@@ -65,12 +66,13 @@ def _pairs(launch: Observed) -> Iterator[Block]:
     measured = launch.overhead.measured if launch.overhead else None
     if measured is None or not measured.seconds:
         return
-    rows = tuple(
-        (count(number), quantity(without, "s"), quantity(with_, "s"), percent(with_ / without - 1))
-        for number, (without, with_) in enumerate(measured.seconds, 1)
-    )
-    names = ("pair", "without", "with watching", "longer by")
-    yield Table("The observer effect, measured", names, rows, folded=True)
+    columns: list[Column[tuple[int, tuple[float, float]]]] = [
+        Column("pair", lambda pair: count(pair[0])),
+        Column("without", lambda pair: quantity(pair[1][0], "s")),
+        Column("with watching", lambda pair: quantity(pair[1][1], "s")),
+        Column("longer by", lambda pair: percent(pair[1][1] / pair[1][0] - 1)),
+    ]
+    yield Table.of("The observer effect, measured", enumerate(measured.seconds, 1), columns, folded=True)
 
 
 def _statuses(probes: Probes) -> Iterator[str]:

@@ -9,7 +9,19 @@ from typing import NamedTuple
 
 from npc.figures.pairs import Pair, Pairs
 from npc.machine.fabric import Topology
-from npc.page.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid_figure, number, quantity
+from npc.page.blocks import (
+    Block,
+    Cell,
+    Column,
+    Figure,
+    Listing,
+    Table,
+    Text,
+    count,
+    grid_figure,
+    number,
+    quantity,
+)
 from npc.records.pair_verdicts import PairsJudgement, PairsVerdict
 from npc.records.series import test_name
 from npc.records.units import METRICS, format_quantity, format_size
@@ -129,19 +141,26 @@ def _figure(report: Report, run: Run, test: PairTest, pairs: Pairs, verdict: Pai
 
 def _table(title: str, pairs: Pairs) -> Table:
     worst = sorted(pairs.ratios.items(), key=lambda item: -1.0 if item[1] is None else item[1])
-    rows = []
-    for pair, ratio in worst[:_MOST_ROWS]:
-        each = pairs.values[pair]
+    shown = [pair for pair, _ in worst[:_MOST_ROWS]]
+
+    def middle(pair: tuple[str, str]) -> Cell:
         records = [pairs.idents[pair]] if pair in pairs.idents else []
-        value = (
-            quantity(median(each), pairs.unit, records) if each else Cell("failed", records, "", kind="bad")
-        )
-        rows.append((Cell(pair[0]), Cell(pair[1]), value, number(ratio, ".4g"), count(len(each))))
-    left = len(pairs.ratios) - len(rows)
-    return Table(
+        if values := pairs.values[pair]:
+            return quantity(median(values), pairs.unit, records)
+        return Cell("failed", records, "", kind="bad")
+
+    columns: list[Column[tuple[str, str]]] = [
+        Column("server", lambda pair: pair[0]),
+        Column("client", lambda pair: pair[1]),
+        Column("median", middle),
+        Column("ratio to all", lambda pair: number(pairs.ratios[pair], ".4g")),
+        Column("samples", lambda pair: count(len(pairs.values[pair]))),
+    ]
+    left = len(pairs.ratios) - len(shown)
+    return Table.of(
         f"Numbers: {title}",
-        ("server", "client", "median", "ratio to all", "samples"),
-        tuple(rows),
+        shown,
+        columns,
         folded=True,
         filtered=True,
         note=f"{left} better pairs are among the records." if left else "",

@@ -17,6 +17,7 @@ from npc.figures.chart import (
 from npc.page.blocks import (
     Block,
     Cell,
+    Column,
     Heading,
     Listing,
     Table,
@@ -27,7 +28,7 @@ from npc.page.blocks import (
     percent,
     quantity,
 )
-from npc.records.study import ProgramModel, Study
+from npc.records.study import Expectation, Placement, ProgramModel, Study
 from npc.records.units import between, format_quantity
 from npc.report.runs import Report, Run
 from npc.report.scaling import scaling, spread, times_of
@@ -74,18 +75,14 @@ def _expectations(study: Study) -> Iterator[Block]:
     if not study.expectations:
         return
     tones = {"held": "good", "not held": "bad"}
-    rows = tuple(
-        (
-            Cell(each.text),
-            Cell(each.held, kind=tones.get(each.held, "")),
-            number(each.ratio, ".3g"),
-            _interval(each.low, each.high, ".3g"),
-            Cell(each.time[:19].replace("T", " "), kind="stamp"),
-        )
-        for each in study.expectations
-    )
-    names = ("expected", "came out", "speeds' ratio", "95 % interval", "written down")
-    yield Table("What was expected before the runs", names, rows)
+    columns: list[Column[Expectation]] = [
+        Column("expected", lambda row: row.text),
+        Column("came out", lambda row: Cell(row.held, kind=tones.get(row.held, ""))),
+        Column("speeds' ratio", lambda row: number(row.ratio, ".3g")),
+        Column("95 % interval", lambda row: _interval(row.low, row.high, ".3g")),
+        Column("written down", lambda row: Cell(row.time[:19].replace("T", " "), kind="stamp")),
+    ]
+    yield Table.of("What was expected before the runs", study.expectations, columns)
 
 
 def _placements(run: Run, study: Study) -> Iterator[Block]:
@@ -103,19 +100,18 @@ def _placements(run: Run, study: Study) -> Iterator[Block]:
         yield Text(
             f"Best placement: {best.condition}, {format_quantity(best.seconds, 's', 4)}; {loses}.", "good"
         )
-    rows = tuple(
-        (
-            Cell(each.condition),
-            quantity(each.seconds, "s", times_of(run, each.condition)),
-            spread(each.low, each.high),
-            percent(each.loses),
-            Cell("") if each is best else _interval(each.loses_low, each.loses_high, ".1%"),
-        )
-        for each in study.best
-    )  # fmt: skip
-    names = ("placement", "median", "95 % interval", "slower than the best by", "interval of that")
+    columns: list[Column[Placement]] = [
+        Column("placement", lambda row: row.condition),
+        Column("median", lambda row: quantity(row.seconds, "s", times_of(run, row.condition))),
+        Column("95 % interval", lambda row: spread(row.low, row.high)),
+        Column("slower than the best by", lambda row: percent(row.loses)),
+        Column(
+            "interval of that",
+            lambda row: "" if row is best else _interval(row.loses_low, row.loses_high, ".1%"),
+        ),
+    ]
     note = "The intervals of what each loses hold together, for all placements, with 95 %."
-    yield Table("Placements, the best first", names, rows, note=note)
+    yield Table.of("Placements, the best first", study.best, columns, note=note)
 
 
 def _interval(low: float | None, high: float | None, form: str) -> Cell:

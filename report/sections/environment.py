@@ -10,6 +10,7 @@ from npc.machine.facts import hardware, software
 from npc.page.blocks import (
     Block,
     Cell,
+    Column,
     Preformatted,
     Table,
     Text,
@@ -65,32 +66,42 @@ def _of_run(run: Run) -> Iterator[tuple[str, str]]:
 
 def _launches(report: Report, run: Run) -> Table:
     """Every launch: what was started, where, how long, how it ended, and what it printed."""
-    rows = []
     first: dict[str, str] = {}
     for record in run.records:
         first.setdefault(record.raw, run.idents[id(record)])
-    for launch in run.launches[:_MOST_LAUNCHES]:
-        ended = launch.status if launch.exit in (0, None) else f"{launch.status} (exit {launch.exit})"
-        rows.append(
-            (
-                Cell(_stamp(launch), (first[launch.raw],) if launch.raw in first else (), kind="stamp"),
-                Cell(launch.raw, href=report.href(run, launch.raw), sort=launch.raw),
-                Cell(shlex.join(launch.argv), kind="command"),
-                count(launch.sample),
-                Cell(format_duration(launch.seconds), sort=launch.seconds, kind="number"),
-                Cell(ended, kind="" if launch.status == "ok" else "bad"),
-                Cell(", ".join(dict.fromkeys(launch.hosts))),
-            )
-        )
-    left = len(run.launches) - len(rows)
-    return Table(
+    columns: list[Column[Launch]] = [
+        Column(
+            "started (UTC)",
+            lambda launch: Cell(
+                _stamp(launch), (first[launch.raw],) if launch.raw in first else (), kind="stamp"
+            ),
+        ),
+        Column(
+            "raw output",
+            lambda launch: Cell(launch.raw, href=report.href(run, launch.raw), sort=launch.raw),
+        ),
+        Column("command", lambda launch: Cell(shlex.join(launch.argv), kind="command")),
+        Column("sample", lambda launch: count(launch.sample)),
+        Column(
+            "took", lambda launch: Cell(format_duration(launch.seconds), sort=launch.seconds, kind="number")
+        ),
+        Column("ended", _ended),
+        Column("hosts", lambda launch: ", ".join(dict.fromkeys(launch.hosts))),
+    ]
+    left = len(run.launches) - _MOST_LAUNCHES
+    return Table.of(
         f"Launches of {run.label}: every process that measured, with its raw output",
-        ("started (UTC)", "raw output", "command", "sample", "took", "ended", "hosts"),
-        tuple(rows),
+        run.launches[:_MOST_LAUNCHES],
+        columns,
         folded=True,
         filtered=True,
-        note=f"{left} more are in launches.jsonl." if left else "",
+        note=f"{left} more are in launches.jsonl." if left > 0 else "",
     )
+
+
+def _ended(launch: Launch) -> Cell:
+    words = launch.status if launch.exit in (0, None) else f"{launch.status} (exit {launch.exit})"
+    return Cell(words, kind="" if launch.status == "ok" else "bad")
 
 
 def _stamp(launch: Launch) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import islice
@@ -19,6 +19,7 @@ from npc.page.blocks import (
     NOTHING,
     Block,
     Cell,
+    Column,
     Figure,
     Listing,
     Sample,
@@ -46,8 +47,6 @@ _MOST_NIGHTS = 3000
 _MOST_SAMPLES = 8
 #: Nights that a chart marks one by one, at most: the last ones.
 _MOST_MARKS = 400
-#: The columns of a table of nights.
-_NIGHT = ("night", "median", "range", "samples", "run", "verdict", "what was not ok", "samples and raw files")
 #: Levels of ``verdict.json``: name, words, colour, dashes, how to read it.
 _LEVELS = (
     ("reference", "usual value", "ink", (1.5, 2.5), "dotted is the usual value"),
@@ -126,36 +125,45 @@ def _day(time: float) -> str:
 
 def _table(order: Sequence[HistorySeries]) -> Table:
     several = len({series.key.platform for series in order}) > 1
-    return Table(
+    columns: list[Column[HistorySeries]] = [
+        Column("series", lambda series: _name(series, several)),
+        Column("metric", lambda series: series.key.metric),
+        Column("verdict", _ranked_verdict),
+        Column("last night", _last_median),
+        Column("usual", _usual),
+        Column("change", _change),
+        Column("since", lambda series: series.judged.since if series.judged else ""),
+        Column("nights", lambda series: count(len(series.measured))),
+        Column("course", lambda series: Cell("", picture=_spark(series))),
+        Column("reason", lambda series: series.judged.reason if series.judged else ""),
+    ]
+    return Table.of(
         "All series, those not as usual first",
-        (
-            "series", "metric", "verdict", "last night", "usual", "change", "since", "nights", "course",
-            "reason",
-        ),
-        tuple(_row(series, several) for series in order),
+        order,
+        columns,
         filtered=True,
         idents=tuple(series.ident for series in order),
-    )  # fmt: skip
-
-
-def _row(series: HistorySeries, several: bool) -> tuple[Cell, ...]:
-    judged, last = series.judged, series.nights[series.last]
-    effect = judged.effect if judged else None
-    anchor = (series.anchor(series.last),)
-    return (
-        Cell(_name(series, several)),
-        Cell(series.key.metric),
-        _verdict(series.verdict)._replace(sort=_RANK.get(series.verdict, 6)),
-        quantity(last.median, series.unit, anchor)
-        if last.n
-        else NOTHING._replace(text="none", records=anchor),
-        quantity(judged.reference if judged else None, series.unit),
-        NOTHING if effect is None else Cell(f"{100 * effect:+.1f} %", sort=effect, kind="number"),
-        Cell(judged.since if judged else ""),
-        count(len(series.measured)),
-        Cell("", picture=_spark(series)),
-        Cell(judged.reason if judged else ""),
     )
+
+
+def _ranked_verdict(series: HistorySeries) -> Cell:
+    return _verdict(series.verdict)._replace(sort=_RANK.get(series.verdict, 6))
+
+
+def _last_median(series: HistorySeries) -> Cell:
+    last, anchor = series.nights[series.last], (series.anchor(series.last),)
+    if last.n:
+        return quantity(last.median, series.unit, anchor)
+    return NOTHING._replace(text="none", records=anchor)
+
+
+def _usual(series: HistorySeries) -> Cell:
+    return quantity(series.judged.reference if series.judged else None, series.unit)
+
+
+def _change(series: HistorySeries) -> Cell:
+    effect = series.judged.effect if series.judged else None
+    return NOTHING if effect is None else Cell(f"{100 * effect:+.1f} %", sort=effect, kind="number")
 
 
 def _verdict(verdict: str) -> Cell:
@@ -275,13 +283,43 @@ def _last(series: HistorySeries, most: int) -> range:
     return range(max(0, len(series.nights) - most), len(series.nights))
 
 
+#: A series and the place of one of its nights.
+Place = tuple[HistorySeries, int]
+
+
+def _night_columns(report: Report, history: HistoryView) -> list[Column[Place]]:
+    """What the files have of a series in a night."""
+
+    def column(name: str, get: Callable[[HistorySeries, NightValue], Cell | str]) -> Column[Place]:
+        return Column(name, lambda place: get(place[0], place[0].nights[place[1]]))
+
+    return [
+        column("night", lambda _, night: Cell(_day(night.time), sort=night.time)),
+        column(
+            "median",
+            lambda series, night: (
+                quantity(night.median, series.unit) if night.n else NOTHING._replace(text="none")
+            ),
+        ),
+        column(
+            "range",
+            lambda series, night: Cell(_range(night, series.unit) if night.n else "", kind="number"),
+        ),
+        column("samples", lambda _, night: count(night.n)),
+        column("run", lambda _, night: Cell(night.run, href=report.link(night.file))),
+        column("verdict", lambda _, night: _verdict(night.verdict)),
+        column("what was not ok", lambda _, night: night.status),
+        column("samples and raw files", lambda series, night: _raw(report, history, series, night)),
+    ]
+
+
 def _nights(report: Report, history: HistoryView, series: HistorySeries, most: int) -> Table:
     """The last nights of a series, each with its samples and their raw files."""
     places = _last(series, most)
-    return Table(
+    return Table.of(
         f"Nights: {series.name} {series.key.metric}",
-        _NIGHT,
-        tuple(_night(report, history, series, place) for place in places),
+        [(series, place) for place in places],
+        _night_columns(report, history),
         folded=True,
         note=f"{places.start} earlier nights are in the history's files." if places.start else "",
         idents=tuple(map(series.anchor, places)),
@@ -291,35 +329,18 @@ def _nights(report: Report, history: HistoryView, series: HistorySeries, most: i
 def _last_nights(report: Report, history: HistoryView, rest: Sequence[HistorySeries]) -> Table:
     """The last night of each series that no figure shows."""
     several = len(history.platforms) > 1
-    return Table(
+    columns: list[Column[Place]] = [
+        Column("series", lambda place: _name(place[0], several)),
+        Column("metric", lambda place: place[0].key.metric),
+        *_night_columns(report, history),
+    ]
+    return Table.of(
         "The last night of the other series",
-        ("series", "metric", *_NIGHT),
-        tuple(
-            (
-                Cell(_name(series, several)),
-                Cell(series.key.metric),
-                *_night(report, history, series, series.last),
-            )
-            for series in rest
-        ),
+        [(series, series.last) for series in rest],
+        columns,
         folded=True,
         filtered=True,
         idents=tuple(series.anchor(series.last) for series in rest),
-    )
-
-
-def _night(report: Report, history: HistoryView, series: HistorySeries, place: int) -> tuple[Cell, ...]:
-    """What the files have of a series in a night."""
-    night, unit = series.nights[place], series.unit
-    return (
-        Cell(_day(night.time), sort=night.time),
-        quantity(night.median, unit) if night.n else NOTHING._replace(text="none"),
-        Cell(_range(night, unit) if night.n else "", kind="number"),
-        count(night.n),
-        Cell(night.run, href=report.link(night.file)),
-        _verdict(night.verdict),
-        Cell(night.status),
-        _raw(report, history, series, night),
     )
 
 

@@ -12,7 +12,7 @@ from npc import __version__
 from npc.machine.processes import RANK, told
 from npc.machine.sysfs import parse_cpus
 from npc.npb import rank
-from npc.npb.options import DRAW_SEED, Options
+from npc.npb.options import DRAW_SEED, LauncherOptions
 from npc.terminal import guard
 
 _EPILOG: Final = """\
@@ -37,11 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return rank.run(options_of(arguments))
 
 
-def options_of(arguments: Sequence[str] | None = None) -> Options:
+def options_of(arguments: Sequence[str] | None = None) -> LauncherOptions:
     """What a command line asks for. It exits with code 2 on a mistake, which one rank explains."""
     given: dict[str, Any] = vars(parser().parse_args(arguments))
     lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
-    return Options(**given | lists)
+    return LauncherOptions(**given | lists)
 
 
 def parser() -> argparse.ArgumentParser:

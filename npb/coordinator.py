@@ -29,7 +29,7 @@ from npc.npb.interfaces import HostView
 from npc.npb.launch_result import RAW, Blame, LaunchResult, parser_of
 from npc.npb.measure import Outcome, PairMeasurement
 from npc.npb.nodes import HostLost, Node, Reception
-from npc.npb.options import DRAW_SEED, Options
+from npc.npb.options import DRAW_SEED, LauncherOptions
 from npc.npb.results import Results
 from npc.npb.sweep import SweepStep
 from npc.records.build import swept_size
@@ -57,7 +57,7 @@ class Unusable(Exception):
 
 
 def run_coordinator(
-    options: Options,
+    options: LauncherOptions,
     views: Sequence[HostView],
     listeners: Sequence[socket.socket],
     own: socket.socket,
@@ -84,7 +84,7 @@ def run_coordinator(
 class Conductor:
     """Conducts one run of npb from the agents' hellos to their good-byes."""
 
-    def __init__(self, options: Options, hosts: Sequence[str]) -> None:
+    def __init__(self, options: LauncherOptions, hosts: Sequence[str]) -> None:
         self._options = options
         self._hosts = hosts
         self._nodes: dict[int, Node] = {}

@@ -18,7 +18,7 @@ from npc.machine.around import join
 from npc.npb import addresses
 from npc.npb.launch_result import Blame, LaunchResult, cut, how_it_ended, judge, unavailable
 from npc.npb.nodes import CannotRun, Ended, HostLost, Node, Running, Seen
-from npc.npb.options import Options
+from npc.npb.options import LauncherOptions
 from npc.npb.output import Output
 from npc.npb.sweep import SweepStep
 from npc.records.launch import now, tool_of
@@ -77,7 +77,9 @@ def ends_by_itself(argv: Sequence[str]) -> bool | None:
 class PairMeasurement:
     """A server node and a client node, and the server's life between steps."""
 
-    def __init__(self, server: Node, client: Node, address: str, options: Options, steps: int) -> None:
+    def __init__(
+        self, server: Node, client: Node, address: str, options: LauncherOptions, steps: int
+    ) -> None:
         """options: with the name of the parser. steps: how many there will
         be; a server's kind is only learned if it matters."""
         self._server_node = server

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-#: `Options.shuffle` where a seed is to be drawn.
+#: `LauncherOptions.shuffle` where a seed is to be drawn.
 DRAW_SEED: Final = -1
 
 
-class Options(NamedTuple):
+class LauncherOptions(NamedTuple):
     """The options of ``npb``; None: not given."""
 
     servercmd: tuple[str, ...]

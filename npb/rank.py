@@ -21,7 +21,7 @@ from npc.machine.processes import RANK, RANKS, told
 from npc.npb import addresses, agent, interfaces, placement
 from npc.npb.interfaces import HostView
 from npc.npb.messages import Decoder, encode
-from npc.npb.options import Options
+from npc.npb.options import LauncherOptions
 from npc.npb.processes import adopt_orphans, ancestors, descendants, end_descendants, signal_each
 
 USAGE: Final = 2
@@ -38,7 +38,7 @@ _FRONT_ENDS: Final = ("mpirun", "orterun", "mpirun.openmpi", "mpiexec", "mpiexec
 _FASTER: Final = ("OMPI_MCA_btl", "^ofi,openib,uct,smcuda,usnic")
 
 
-def run(options: Options) -> int:
+def run(options: LauncherOptions) -> int:
     """Be one rank of npb from its start to its end; returns its exit code."""
     adopt_orphans()
     rank_pid = os.getpid()
@@ -178,7 +178,9 @@ def _too_few(library: str) -> str:
 # -- the agent's process -----------------------------------------------------------------------------
 
 
-def _agent_process(rank_pid: int, to_rank: socket.socket, launcher: Sequence[int], options: Options) -> int:
+def _agent_process(
+    rank_pid: int, to_rank: socket.socket, launcher: Sequence[int], options: LauncherOptions
+) -> int:
     agent.start_process(rank_pid)
     _send(to_rank, {"view": interfaces.own_view()})
     from npc.npb import handshake  # loaded here while the rank starts MPI
@@ -252,7 +254,7 @@ def _await_end_of_rank(to_rank: socket.socket, rank_pid: int) -> None:
 
 
 def _start_coordinator(
-    node: agent.Agent, to_rank: socket.socket, views: Sequence[HostView], options: Options
+    node: agent.Agent, to_rank: socket.socket, views: Sequence[HostView], options: LauncherOptions
 ) -> socket.socket:
     """Fork the coordinator; returns this agent's connection to it."""
     from npc.npb import handshake

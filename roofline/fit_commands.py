@@ -25,7 +25,7 @@ _OPERATIONS: Final = ("send", "bcast", "allreduce", "alltoall", "barrier")
 @RECORDS
 @click.option(
     "--output", type=PathParameter(dir_okay=False), metavar="FILE",
-    help="Write the fits as JSON, for npc predict.",
+    help="Write the fits as JSON, for npc model predict.",
 )  # fmt: skip
 @click.option(
     "--plot", type=PathParameter(dir_okay=False), metavar="FILE",

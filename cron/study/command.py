@@ -243,7 +243,7 @@ def run(
 @click.argument("folder", type=PathParameter(exists=True, file_okay=False))
 @of_limit
 def resume(folder: Path, limit: float | None) -> None:
-    """Make the runs that a study's FOLDER lacks. Exit codes: those of npc study."""
+    """Make the runs that a study's FOLDER lacks. Exit codes: those of npc program study."""
     study_in(folder)
     sys.exit(_go_on(folder, limit))
 

@@ -1,9 +1,9 @@
-"""The ``npc`` command: a shell around the rooms' commands, which it knows by entry points alone.
+"""The ``npc`` command: a shell around the rooms' commands, which it knows by their registration alone.
 
-A command is a click command named in the entry point group ``npc.commands``; its module is imported
-when it is called (or listed), so one that cannot be loaded costs only itself. A name with a blank, such as
-``model fit``, is a command of a group: `npc model fit`. Commands report what can
-go wrong by raising `click.ClickException`; an OSError (read-only folder, missing file, full disk) and
+A command is a click command named in the entry point group ``npc.commands`` (`npc.registration`); its module
+is imported when it is called (or listed), so one that cannot be loaded costs only itself. A name with a
+blank, such as ``model fit``, is a command of a group: `npc model fit`. Commands report what can go wrong by
+raising `click.ClickException`; an OSError (read-only folder, missing file, full disk) and
 `npc.files.InvalidFile` become one line as well. Exit codes: docs/commands.md.
 """
 
@@ -12,20 +12,17 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Iterator
-from functools import cache
-from importlib import metadata
 from importlib.metadata import EntryPoint
 from typing import Any, Final
 
 import click
 
-from npc import __version__, status_line
+from npc import __version__, registration, status_line
 from npc.files import InvalidFile
 from npc.rare_options import shows_all, with_help_all
 from npc.streams import nowhere, open_streams
 from npc.terminal import guard
 
-GROUP: Final = "npc.commands"
 #: The order in which commands and groups stand in ``npc --help``; others, such as a site's own, follow.
 ORDER: Final = (
     "doctor", "characterise", "report", "check", "compare", "advise", "plan", "platform", "observe",
@@ -170,13 +167,9 @@ def main() -> None:
 with_help_all(main, "Show the commands of all groups.")
 
 
-@cache
 def entry_points() -> dict[str, EntryPoint]:
-    """The commands of every installed distribution by name; the first on ``sys.path`` wins."""
-    found: dict[str, EntryPoint] = {}
-    for entry in metadata.entry_points(group=GROUP):
-        found.setdefault(entry.name, entry)
-    return found
+    """The commands of every installed distribution by name."""
+    return registration.entry_points("commands")
 
 
 def _place(name: str) -> tuple[int, str]:

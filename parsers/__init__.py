@@ -1,6 +1,7 @@
 """Parsers: a tool's text in, readings out. One module a tool, found by its name.
 
-A module ``parsers/NAME.py`` defines ``parse(text, argv)``. It is a pure function: it gives one
+A module ``parsers/NAME.py``, or one that is registered as ``npc.parsers`` (`npc.registration`), defines
+``parse(text, argv)``. It is a pure function: it gives one
 `Reading` for every number that it is sure of, in SI base units, and one with a status where the tool
 says that it failed. What it does not recognise it passes over; truncated or foreign text yields fewer
 readings, never a wrong one. `argv` is the tool's command line, for what the text does not say.
@@ -18,13 +19,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-import pkgutil
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, cast
 
 from npc.parsers.text.lines import complete_lines
 from npc.records.reading import Reading
+from npc.registration import module_names
 
 #: ``parse`` of a parser's module: the text and the command line in, readings out.
 Parser: TypeAlias = Callable[[str, Sequence[str]], Iterator[Reading]]
@@ -36,8 +37,8 @@ class UnknownParser(LookupError):
 
 
 def names() -> list[str]:
-    """Names of all parsers, sorted: of the modules of this room that are no packages."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
+    """Names of all parsers, sorted: of the modules of this room, and of those that are registered."""
+    return list(module_names("parsers"))
 
 
 @functools.cache  # the folder is looked through once, not for each of a sweep's thousand outputs
@@ -47,7 +48,7 @@ def load(name: str) -> Parser:
         if name == "raw":
             raise UnknownParser("no parser reads it: npc records sample was told so by --tool raw")
         raise UnknownParser(f"there is no parser {name!r}; there are: {', '.join(names())}")
-    return cast(Parser, importlib.import_module(f"npc.parsers.{name}").parse)
+    return cast(Parser, importlib.import_module(module_names("parsers")[name]).parse)
 
 
 def parse(name: str, text: str, argv: Sequence[str] = ()) -> list[Reading]:

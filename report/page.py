@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -17,8 +16,9 @@ from npc.page.frame import Section
 from npc.records.record import Record
 from npc.records.series import share_taken
 from npc.records.units import METRICS, format_quantity, format_size, plural, several
+from npc.registration import Extension, extensions
 from npc.report.runs import Repeats, Report, Run, hosts_of
-from npc.report.sections import SECTIONS, Absent
+from npc.report.sections import Absent
 from npc.validity import unusable
 
 _TEMPLATE: Final = Path(__file__).parent / "templates/page.html"
@@ -36,14 +36,20 @@ def build(
     say: is told what is being made.
     """
     sections, absent = [], []
-    for name in SECTIONS:
-        module = importlib.import_module(f"npc.report.sections.{name}")
+    for name, module, problem in sorted(extensions("sections"), key=_place):
+        if module is None:
+            absent.append((name, problem))
+            continue
         say(f"section {module.TITLE}")
         try:
             sections.append(Section(name, module.TITLE, list(module.build(report))))
         except Absent as reason:
             absent.append((module.TITLE, str(reason)))
     return sections, absent
+
+
+def _place(section: Extension) -> int:
+    return section.module.PLACE if section.module else 0
 
 
 def render(report: Report, sections: Sequence[Section], absent: Sequence[tuple[str, str]]) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from npc.cli import entry_points
+from npc.registration import module_names
 from tests.paths import ROOT
 
 #: What each room may import of the others (docs/code.md: "the way of one number").
@@ -51,6 +52,8 @@ PATHS = {
 #: Modules that load others by a name that only running them tells, and which ones these are.
 BY_NAME = {
     "npc": ("npc.records.*",),  # `__getattr__`: what a notebook asks for
+    "npc.registration": (),  # what is registered: rooms do not know each other by that
+    "npc.parsers": ("npc.parsers.*",),
 }
 
 
@@ -153,9 +156,11 @@ def test_a_room_is_imported_by_way_of_npc_alone() -> None:
         assert not {name for name in names if name.partition(".")[0] in ALLOWED.keys() - {"npc"}}, path
 
 
-def test_the_command_line_knows_no_room() -> None:
-    """Commands are found by entry points; each of these exists."""
-    assert {entry.module for entry in entry_points().values()} <= set(PATHS)
+@pytest.mark.parametrize("kind", ["commands", "sections", "advice", "checks", "parsers"])
+def test_what_is_registered_is_there(kind: str) -> None:
+    """The command line, the page, advice, preflight and the parsers know no room: they find these."""
+    assert set(module_names(kind).values()) <= set(PATHS)
+    assert len(module_names(kind)) > 2
 
 
 def loaded_by(program: str) -> set[str]:

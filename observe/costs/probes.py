@@ -17,10 +17,10 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Final
 
-from npc.machine.bpftrace import refusal, version
 from npc.observe.costs.kept import NoCost, kept
 from npc.observe.costs.maker import Maker
 from npc.observe.probes.catalogue import PUSHED
+from npc.observe.probes.rights import refusal, version
 
 #: Events of a block, by the kind that `events` makes.
 _NUMBER: Final = {

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import Final
 
-from npc.machine.perf import find_perf, sight
 from npc.machine.sysfs import number
 from npc.observe.costs.kept import NoCost, kept
 from npc.observe.costs.maker import Maker
+from npc.observe.hotspots.perf import find_perf, sight
 
 _RATE: Final = 10_000
 _MAX_RATE: Final = Path("/proc/sys/kernel/perf_event_max_sample_rate")

@@ -15,11 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from npc.machine.llvm import Model, NoModel, model_of
 from npc.observe.elf import ElfFile
 from npc.observe.hotspots import instructions
 from npc.observe.hotspots.dependencies import Latency, chain, through_memory
 from npc.observe.hotspots.disassembly import Instruction, NotRead, disassemble
+from npc.observe.hotspots.llvm import Model, NoModel, model_of
 from npc.observe.hotspots.machine_model import needs_of
 from npc.observe.hotspots.paths import Loop, NoLoop, hottest_loop
 from npc.records.hotspots import Hotspot, LoopBound

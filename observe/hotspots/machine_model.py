@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from npc.machine.command import last_words, run
-from npc.machine.llvm import Model, NoModel
+from npc.observe.hotspots.llvm import Model, NoModel
 
 _TIMEOUT_S: Final = 60.0
 

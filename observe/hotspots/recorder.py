@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.machine.command import last_line
-from npc.machine.perf import Perf, Sight, find_perf, sight
 from npc.machine.processes import LOCAL_RANK, Process, die_with_parent, local_ranks, read, told
 from npc.machine.processor import node_processor
 from npc.observe.asked import Companion
 from npc.observe.hotspots.bounds import EVENTS
+from npc.observe.hotspots.perf import Perf, Sight, find_perf, sight
 from npc.observe.hotspots.stack_file import SUFFIX, save, to_document
 from npc.observe.hotspots.stacks import CLOCK, Stacks
 

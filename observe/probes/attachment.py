@@ -15,12 +15,12 @@ from math import fsum, inf
 from pathlib import Path
 from typing import Final
 
-from npc.machine.bpftrace import NoProbes, refusal
 from npc.observe.probes.bpftrace import Bpftrace, Maps, Watched
 from npc.observe.probes.catalogue import FUNCTION, NEEDS_TYPES, PUSHED, USDT, Wanted
 from npc.observe.probes.counting import CodeAddress, Counters, NoCounter
 from npc.observe.probes.guard import Guard, Judgement
 from npc.observe.probes.places import NoFunction, ProbePoint, find
+from npc.observe.probes.rights import NoProbes, refusal
 from npc.observe.probes.rows import calls, rows_of
 from npc.observe.probes.settings import Settings
 from npc.records.node_probes import NodeProbe, ProbeRow, ProbeStatus

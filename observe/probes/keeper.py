@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from npc import own_folder
-from npc.machine.bpftrace import NoProbes
 from npc.machine.processes import local_ranks, read
 from npc.observe.own_session import leave_launcher
 from npc.observe.probes.attachment import Attachment, NodeProbes
@@ -29,6 +28,7 @@ from npc.observe.probes.bpftrace import Bpftrace
 from npc.observe.probes.catalogue import RANKS as FOLLOWER
 from npc.observe.probes.catalogue import read_wanted
 from npc.observe.probes.credentials import peer
+from npc.observe.probes.rights import NoProbes
 from npc.observe.probes.settings import PROBES, UNFINISHED, Settings
 from npc.records.node_probes import NodeProbe
 

@@ -1,15 +1,14 @@
 """Advice: what holds a machine or an application back, on what evidence, and what a change brings at most.
 
 A rule is a function of a `Run`; a new one is one function with the decorator `rule` in a module of
-``report/advice/rules/``, and a table of its words in ``rules.toml``. It gives back the hints it has, an empty
+``report/advice/rules/`` or in one that is registered as ``npc.advice`` (`npc.registration`), and a table of
+its words in a ``rules.toml``. It gives back the hints it has, an empty
 list where it looked and found nothing, or a sentence that says what evidence it lacks: nothing is ever said
 without evidence.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Literal
 from npc.files import InvalidFile
 from npc.machine.platform import InvalidPlatform, find_platform
 from npc.machine.programs import PROGRAMS_FILE, Remembered, remembered
-from npc.report.advice import rules
+from npc.registration import extensions
 from npc.report.advice.rule import RULES, AdviceRule, Hint
 from npc.report.runs import Run, joined, program_of, read_runs
 
@@ -45,9 +44,13 @@ def gather(paths: Sequence[Path], platform: str = "") -> Run:
 
 def all_rules() -> list[AdviceRule]:
     """All rules, by name."""
-    for module in pkgutil.iter_modules(rules.__path__):
-        importlib.import_module(f"npc.report.advice.rules.{module.name}")
-    return sorted(RULES.values(), key=lambda each: each.name)
+    return _rules_and_problems()[0]
+
+
+def _rules_and_problems() -> tuple[list[AdviceRule], dict[str, str]]:
+    """All rules, and the modules of rules that cannot be loaded, with the reason."""
+    problems = {name: problem for name, _, problem in extensions("advice") if problem}
+    return sorted(RULES.values(), key=lambda rule: rule.name), problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,8 @@ def advise(run: Run, platform: str = "") -> Advice:
     """What all rules say. platform: whose settings are remembered (default: that of the records)."""
     hints: list[tuple[AdviceRule, Hint]] = []
     silent: list[str] = []
-    lacking: dict[str, str] = {}
-    for each in all_rules():
+    rules, lacking = _rules_and_problems()
+    for each in rules:
         told = each.judge(run)
         if isinstance(told, str):
             lacking[each.name] = told

@@ -66,15 +66,21 @@ class AdviceRule:
     judge: Judge
 
 
-_WORDS: Final[dict[str, dict[str, Any]]] = msgspec.toml.decode(
-    Path(__file__).with_name("rules.toml").read_bytes()
-)
+_WORDS: Final[dict[str, dict[str, Any]]] = {}
+
+
+def add_words(path: Path) -> None:
+    """Take the words of rules from a file like ``report/advice/rules.toml``, before the rules are made."""
+    _WORDS.update(msgspec.toml.decode(path.read_bytes()))
+
+
+add_words(Path(__file__).with_name("rules.toml"))
 #: All rules whose module is loaded (`npc.report.advice.all_rules` loads every one).
 RULES: Final[dict[str, AdviceRule]] = {}
 
 
 def rule(name: str) -> Callable[[Judge], Judge]:
-    """Adds the function below it to the rules; its words stand under `name` in ``rules.toml``."""
+    """Adds the function below it to the rules; its words stand under `name` in a ``rules.toml``."""
 
     def add(judge: Judge) -> Judge:
         RULES[name] = AdviceRule(name, _WORDS[name]["title"], _WORDS[name]["source"], judge)

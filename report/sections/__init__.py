@@ -1,39 +1,16 @@
-"""The sections of the page, one module each: ``TITLE`` and ``build(report)``, which yields blocks.
+"""The sections of the page, one module each: ``TITLE``, ``PLACE`` and ``build(report)``, which yields blocks.
 
 A section that has nothing to show raises `Absent` with the reason, and what would make it; the page lists
-these at its end. One more section is a module and its name below.
+these at its end. ``PLACE`` says where on the page: 10 is the summary, 190 the environment. One more section
+is a module here, or one that is registered as ``npc.sections`` (`npc.registration`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
 
 from npc.page.blocks import Block, Text
 from npc.report.runs import Report, Run
-
-#: In the order of the page.
-SECTIONS: Final = (
-    "summary",
-    "advice",
-    "comparison",
-    "sizes",
-    "roofline",
-    "node_memory",
-    "os_noise",
-    "inside_mpi",
-    "hotspots",
-    "on_node",
-    "memory",
-    "study",
-    "models",
-    "history",
-    "allocation",
-    "modules",
-    "pairs",
-    "failures",
-    "environment",
-)
 
 
 class Absent(Exception):

@@ -19,6 +19,7 @@ from npc.report.sections import runs_of
 from npc.report.tried import HEADER, TRIED_FILE, Tried, read_tried, row
 
 TITLE = "Advice and score"
+PLACE = 20
 _KINDS = {"worse": "bad", "better": "good"}
 
 

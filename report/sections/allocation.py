@@ -31,6 +31,7 @@ from npc.report.runs import Report, Run
 from npc.report.sections import present
 
 TITLE = "Nodes: allocation and health"
+PLACE = 150
 #: Nodes in a row of the map.
 _ROW = 16
 #: Squares of maps of the allocation on a page, at most.

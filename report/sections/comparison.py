@@ -14,6 +14,7 @@ from npc.report.runs import Report, Run
 from npc.report.sections import Absent, environment, runs_of
 
 TITLE = "Comparison"
+PLACE = 30
 _SHOWN = ("worse", "better", "different")
 _KINDS = {"worse": "bad", "better": "good", "different": "note"}
 

@@ -22,6 +22,7 @@ from npc.report.runs import Report, Run
 from npc.report.sections import runs_of
 
 TITLE = "Environment and provenance"
+PLACE = 190
 #: Launches that are listed; the others are left to ``launches.jsonl``.
 _MOST_LAUNCHES = 2000
 

@@ -23,6 +23,7 @@ from npc.validity import Violation, grouped, unusable
 from npc.validity.rule import Rule
 
 TITLE = "What failed, and why"
+PLACE = 180
 _MEANING = {
     "failed": "no usable number",
     "timeout": "it did not end in time",

@@ -38,6 +38,7 @@ from npc.report.runs import Report
 from npc.report.sections import Absent
 
 TITLE = "Time series"
+PLACE = 140
 _RANK = {"FAIL": 0, "DEGRADED": 1, "INVALID": 2, "MISSING": 3, "CHANGED": 4, "WATCH": 5, "": 6, "PASS": 7}
 #: Series with a chart of their own, at most; all have a small one in the table.
 _MOST_CHARTS = 24

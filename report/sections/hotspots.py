@@ -28,6 +28,7 @@ from npc.report.sections import present
 from npc.roofline.kernels import kernel_lines
 
 TITLE = "Hotspots"
+PLACE = 90
 _READING = (
     "a bar is a function, as wide as its share of all samples, its own and of what it calls; below it stands "
     "what it calls, what takes longest on the left. Where nothing is below a bar, the time is its own. A "

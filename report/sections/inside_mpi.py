@@ -38,6 +38,7 @@ from npc.report.runs import Report, Run
 from npc.report.sections import present
 
 TITLE = "Inside MPI"
+PLACE = 80
 #: Counters of a program that are drawn.
 _MOST_COUNTERS: Final = 4
 #: Most rows of the table of calls; most ranks that have a row of their own.

@@ -37,6 +37,7 @@ from npc.report.runs import Report, Run
 from npc.report.sections import present
 
 TITLE = "Memory"
+PLACE = 110
 #: Structures with a map of their accesses, and with their sharing over time.
 _MOST_MAPS: Final = 12
 _MOST_COURSES: Final = 4

@@ -20,6 +20,7 @@ from npc.roofline.fits import Fit, Fits, fit_records
 from npc.roofline.table import quantity_texts
 
 TITLE = "Communication models"
+PLACE = 130
 _SHOWS = "Measured times of one message over its size (marks), and Hockney's model T(m) = α + β·m (lines)."
 _READING = (
     "a line through all marks of its piece means that a message costs a latency α and a time β for each "

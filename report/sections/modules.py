@@ -22,6 +22,7 @@ from npc.report.sections.pairs import PairTest, tests_of_pairs
 from npc.statistics.medians import summarise
 
 TITLE = "Modules"
+PLACE = 160
 #: The side of a square in pixels.
 _SIDE: Final = 64.0
 _READING = (

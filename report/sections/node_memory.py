@@ -29,6 +29,7 @@ from npc.report.runs import Repeats, Report, Run
 from npc.report.sections import of_runs, present
 
 TITLE = "Memory of a node"
+PLACE = 60
 _ABSENT = "memory's latencies were not measured (tag memory)"
 _IDLE: Final = "idle"
 _RELATIONS: Final = {

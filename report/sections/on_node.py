@@ -26,6 +26,7 @@ from npc.report.runs import Report, Run
 from npc.report.sections import present
 
 TITLE = "On the node"
+PLACE = 100
 #: Rows of ranks.
 _MOST_RANKS: Final = 512
 #: A late rank is explained by what takes this part of the time that others waited for it.

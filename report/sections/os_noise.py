@@ -14,6 +14,7 @@ from npc.report.runs import Repeats, Report, Run
 from npc.report.sections import of_runs, present
 
 TITLE = "OS noise"
+PLACE = 70
 _ABSENT = "what the operating system takes was not measured (tag noise)"
 #: Of a node's cores those that lose most.
 _MOST_CORES: Final = 16

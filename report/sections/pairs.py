@@ -29,6 +29,7 @@ from npc.report.runs import Repeats, Report, Run
 from npc.report.sections import of_runs, present
 
 TITLE = "Pairs of nodes"
+PLACE = 170
 #: More nodes than this are drawn as groups of neighbours; by leaf switch where a topology is given.
 _MOST_NODES = 64
 #: Pairs in the table of numbers: the worst ones.

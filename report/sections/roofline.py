@@ -14,6 +14,7 @@ from npc.roofline.result import ROOFS, Estimate
 from npc.roofline.table import date_text
 
 TITLE = "Roofline"
+PLACE = 50
 _FILES = {
     "roofline.html": "the picture in a page of its own",
     "roofline.json": "its numbers for programs",

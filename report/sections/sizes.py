@@ -27,6 +27,7 @@ from npc.report.sections import Absent, left_out, runs_of
 from npc.roofline.comparison import SweepLine, axes_of, by_network, describe, find_sweeps, works_on
 
 TITLE = "Bandwidth and latency over message size"
+PLACE = 40
 #: By what is measured and by metric: title, what a chart shows, how to read it.
 _WORDS = msgspec.toml.decode(
     Path(__file__).with_suffix(".toml").read_bytes(), type=dict[str, dict[str, dict[str, str]]]

@@ -36,6 +36,7 @@ from npc.report.sections import present, runs_of
 from npc.statistics.medians import summarise
 
 TITLE = "Studies"
+PLACE = 120
 _RATE_UNITS: Final = {"cpu": "Hz", "memory": "B/s", "network": "B/s", "io": "B/s"}
 _SHARES: Final = {
     "cpu": "processor", "memory": "memory", "mpi": "MPI", "io": "I/O", "rest": "not told apart",

@@ -20,6 +20,7 @@ from npc.statistics.medians import MIN_SAMPLES
 from npc.validity.disturbance import remark
 
 TITLE = "Summary"
+PLACE = 10
 _VERDICTS = ("FAIL", "DEGRADED", "INVALID", "MISSING", "CHANGED", "WATCH", "PASS")
 _TONES = {"PASS": "good", "WATCH": "note", "CHANGED": "note"}
 #: Series that are named at most; the section of the history has all.

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npc.machine.llvm import Model, NoModel, core_of, model_of, newest_tool
 from npc.machine.processor import clock_hz, node_processor
 from npc.observe.elf import ElfFile
 from npc.observe.hotspots.dependencies import Latency, chain, through_memory
 from npc.observe.hotspots.disassembly import Instruction, NotRead, disassemble, read_instructions, read_lines
 from npc.observe.hotspots.instructions import bytes_moved, effects, flop, is_masked, obstacle, precision
+from npc.observe.hotspots.llvm import Model, NoModel, core_of, model_of, newest_tool
 from npc.observe.hotspots.loop import Sampled, bound, with_loop
 from npc.observe.hotspots.loop_lines import loop_lines
 from npc.observe.hotspots.machine_model import needs_of, read_needs

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from npc.machine.perf import find_perf, sight
 from npc.observe.hotspots.bounds import bound_of, is_mpi, kind_of
 from npc.observe.hotspots.merge import RankStacks, merge, read_hotspots
+from npc.observe.hotspots.perf import find_perf, sight
 from npc.observe.hotspots.recorder import is_counted
 from npc.observe.hotspots.stack_file import OTHER, save, to_document
 from npc.observe.hotspots.stacks import JIT, KERNEL, NOWHERE, Stacks

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from npc.machine import processes
-from npc.machine.bpftrace import refusal
 from npc.observe.elf import ElfFile
 from npc.observe.probes.catalogue import read_wanted
 from npc.observe.probes.places import find
+from npc.observe.probes.rights import refusal
 from npc.records.node_probes import PROBES, NodeProbe, ProbeRow, Probes
 from npc.records.observed import read_part
 from tests.lab.npb_job import MPI_ENVIRONMENT

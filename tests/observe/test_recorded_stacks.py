@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from npc.machine.perf import find_perf
 from npc.machine.processes import read
 from npc.observe.elf import ElfFile
 from npc.observe.hotspots import recorder
+from npc.observe.hotspots.perf import find_perf
 from npc.observe.hotspots.stacks import Stacks
 from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.observed import read_part

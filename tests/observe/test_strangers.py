@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from npc import own_folder
-from npc.machine.bpftrace import refusal
 from npc.observe.probes.companion import RankProbes
+from npc.observe.probes.rights import refusal
 from npc.observe.probes.settings import keep_token, read_token, settings_of
 from npc.records.node_probes import PROBES, Probes
 from npc.records.observed import read_part

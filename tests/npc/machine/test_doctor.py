@@ -401,8 +401,8 @@ def sound() -> dict[str, Any]:
 def sound_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probes can be attached, and llvm-mca knows the processor: preflight asks the machine itself."""
     monkeypatch.setattr("npc.machine.energy.refusal", lambda: "")
-    monkeypatch.setattr("npc.machine.bpftrace.refusal", lambda types=False: "")
-    monkeypatch.setattr("npc.machine.llvm.model_of", lambda processor: None)
+    monkeypatch.setattr("npc.observe.probes.rights.refusal", lambda types=False: "")
+    monkeypatch.setattr("npc.observe.hotspots.llvm.model_of", lambda processor: None)
 
 
 def test_nothing_is_found_on_a_sound_machine(sound: dict[str, Any]) -> None:
@@ -494,7 +494,7 @@ def test_what_perf_does_not_show_is_told(
     environment["kernel"]["perf_event_paranoid"] = paranoid
     environment["tools"]["likwid-perfctr"] = None
     assert os.geteuid() != 0 or preflight(environment, QUIET) == []
-    monkeypatch.setattr("npc.machine.perf.is_privileged", lambda: False)
+    monkeypatch.setattr("npc.observe.hotspots.perf.is_privileged", lambda: False)
     (finding,) = preflight(environment, QUIET)
     assert finding.name == "perf"
     assert finding.seen.startswith(f"perf shows {shown}")

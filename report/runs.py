@@ -10,7 +10,6 @@ import contextlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +28,6 @@ from npc.records.pair_verdicts import PAIRS, BlamedByPairs, PairsVerdict, read_p
 from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
 from npc.records.series import Series, circumstances, identity, neutral_case, qualifiers, test_name
-from npc.records.study import Study, read_study
 from npc.records.units import several
 from npc.report.history import HistoryView
 from npc.report.observed import Observed, read_observed
@@ -180,15 +178,6 @@ class Run:
     def roofline(self) -> Roofline:
         """Ceilings, latencies and applications of its records."""
         return analyse(self.records, self.platform)
-
-    @cached_property
-    def studies(self) -> list[Study]:
-        """The studies in its folders, as far as they can be read."""
-        found = []
-        for run in (self, *self.guests):
-            with suppress(OSError, ValueError):
-                found.append(read_study(run.folder))
-        return found
 
     @property
     def inside_mpi(self) -> list[Observed]:

@@ -12,8 +12,8 @@ import click
 import pytest
 
 from npc.cli import main
-from npc.cron.study.command import StudyCommands
 from npc.jobs.suite import settings
+from npc.observe.study.command import StudyCommands
 from npc.parameters import TAGS
 from tests.lab.jube_job import finish
 from tests.lab.pages import (

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 #: Where the checkout has what `npc.places.home` has of a wheel.
 SUITE = ("jube.yml", "platform.xml", "submit.job.in", "benchmarks", "platforms", "docs/example")
 #: Packages in which benchmarks lie, too.
-IN_PACKAGES = ("cron/pairs", "cron/study")
+IN_PACKAGES = ("cron/pairs", "observe/study")
 
 
 def run(*words: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from npc.records.study import Study
-from npc.roofline.program_model import fit
+from npc.observe.study.program_model import fit
+from npc.observe.study.records import Study
 from tests.made.studies import FIXED_CLOCK, NOISE, made_study, random_shares
 
 #: What is different from eleven conditions, six runs each and rates with errors of 2 %.

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from npc.records.study import Condition, ProgramRun, Study, write_study
+from npc.observe.study.records import Condition, ProgramRun, Study, write_study
 from tests.lab.mpis import MPIS
 
 SOURCE: Final = Path(__file__).with_name("timed_parts.c")
@@ -164,7 +164,7 @@ def once(runs: int, folder: Path) -> None:
 
 def main(studies: int = 1, runs: int = 6, first_seed: int = 0) -> None:
     """Real studies of programs with parts of random size, and whether their shares come back."""
-    from npc.roofline.program_model import fit
+    from npc.observe.study.program_model import fit
 
     covered = 0
     for seed in range(first_seed, first_seed + studies):

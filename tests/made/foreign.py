@@ -9,10 +9,10 @@ import numpy as np
 from click.testing import CliRunner
 
 from npc.files import append_line
+from npc.observe.study.records import write_study
 from npc.records.history import History
 from npc.records.journal import Journal
 from npc.records.launch import now
-from npc.records.study import write_study
 from npc.roofline.fit_commands import fit
 from tests.made.history import a_record
 from tests.made.inside import observed_runs

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from npc.records.record import Record, read_csv, replace, save_csv
-from npc.records.study import (
+from npc.observe.study.records import (
     STUDY,
     Condition,
     Expectation,
@@ -17,6 +16,7 @@ from npc.records.study import (
     Study,
     write_study,
 )
+from npc.records.record import Record, read_csv, replace, save_csv
 from tests.made.measured import AROUND, records
 
 CPUS = (1, 2, 4, 8)

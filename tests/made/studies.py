@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from npc.records.study import Condition, ProgramRun, Study
+from npc.observe.study.records import Condition, ProgramRun, Study
 
 if TYPE_CHECKING:
     import numpy as np

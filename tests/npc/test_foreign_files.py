@@ -51,6 +51,7 @@ from npc.observe.mpi.rank_file import read_profiles
 from npc.observe.observation import read_observation, to_text
 from npc.observe.probes.node_file import read_probes
 from npc.observe.rank_files import read_ranks
+from npc.observe.study.records import read_study
 from npc.parsers.run.collect import collect_run
 from npc.records.history import History
 from npc.records.journal import Journal, missed
@@ -58,7 +59,6 @@ from npc.records.launch import read_launches
 from npc.records.memory_use import Density, MemoryUse, Structure
 from npc.records.observed import part_of
 from npc.records.record import read_csv
-from npc.records.study import read_study
 from npc.records.verdicts import (
     Coverage,
     JudgedSeries,

@@ -28,11 +28,11 @@ MAY = {
     },
     "npb/man_pages.py": {"(folder / 'npb.1').write_text(_npb(), encoding='utf-8')"},
     "roofline/page.py": {"path.write_text(page, encoding='utf-8', errors='backslashreplace')"},
-    "cron/study/knobs.py": {"(policy / f'scaling_{end}_freq').write_text(f'{khz}\\n')"},
-    "cron/study/launches.py": {
+    "observe/study/knobs.py": {"(policy / f'scaling_{end}_freq').write_text(f'{khz}\\n')"},
+    "observe/study/launches.py": {
         "(folder / f'{nodes}.jsonl').write_text('\\n'.join(text) + '\\n', encoding='utf-8')"
     },
-    "cron/study/running.py": {"shutil.copytree(each, to)"},
+    "observe/study/running.py": {"shutil.copytree(each, to)"},
     "observe/mpi/build.py": {"Path(folder, name).write_text(text, encoding='utf-8')"},
 }
 

@@ -1,0 +1,260 @@
+"""The time of a program on a machine that it has not run on: each part as that machine's ceilings say.
+
+T_there = Σ β R_here / R_there. What a resource gives here and there is told by the same test in both
+characterisations: a ratio of different tests would be none of machines. The compute ceilings are taken a
+thread, for the program has as many there as here.
+
+The interval has the uncertainty of the shares and of the reference's time, that of both machines' ceilings,
+and once more what the form is off by between conditions (`npc.observe.study.program_model`). How a time
+scales that no condition took apart is not known: it lies between the ratios of what is in it, and the
+interval has both.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from npc.observe.study.program_conditions import RATES, WORDS, Conditions, Resource, gather
+from npc.observe.study.program_model import Number, Solution, fit, free, solve, tell_apart
+from npc.observe.study.records import Study
+from npc.records.units import format_quantity
+from npc.roofline.messages import of_mpi
+from npc.roofline.result import Ceiling, Roofline
+from npc.statistics.arrays import Floats
+from npc.statistics.distributions import student_quantile
+from npc.statistics.medians import LEVEL
+
+#: A part that surely is less than this of the time needs no ratio.
+NEGLIGIBLE: Final = 0.02
+#: So far beyond its conditions (in ln) a ratio may be without a word.
+_SPARE: Final = 0.1
+#: What a program reaches first: tuned library calls, then kernels in assembler; what compiled code reaches.
+_COMPUTE: Final = ("dgemm", "DGEMM", "peak double", "peak single")
+_MEMORY: Final = ("STREAM triad", "MEM load")
+
+
+class CannotPredict(ValueError):
+    """Something is missing; the message says what, and what to do."""
+
+
+class Ratio(NamedTuple):
+    """How many times less a resource gives there than here. variance: of its logarithm, with dof; None where
+    that is not known. source: what tells it."""
+
+    value: float
+    variance: float | None
+    dof: float
+    source: str
+
+
+class Term(NamedTuple):
+    """Seconds there of one part, with their interval. slower: how many times as long as here, at least and at
+    most."""
+
+    name: str
+    seconds: float
+    low: float
+    high: float
+    slower: tuple[float, float]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """Seconds of the reference's program on the platform `there`. low, high: None where the error of a
+    ceiling is not known. dominates: the largest term, empty where another may be larger. notes: what to
+    know."""
+
+    program: str
+    here: str
+    there: str
+    reference: str
+    measured: float
+    seconds: float
+    low: float | None
+    high: float | None
+    coverage: float
+    terms: tuple[Term, ...]
+    dominates: str
+    notes: tuple[str, ...]
+
+
+def ratios_of(here: Roofline, there: Roofline, nodes: int) -> dict[Resource, Ratio]:
+    """What two characterisations tell, as far as both have the same test. nodes: of the program."""
+    pairs: dict[Resource, tuple[Ceiling, Ceiling] | None] = {
+        "cpu": _pair(here, there, _COMPUTE),
+        "memory": _pair(here, there, _MEMORY),
+        "mpi": _network(here, there, nodes),
+    }
+    return {name: _ratio(*pair, a_thread=name == "cpu") for name, pair in pairs.items() if pair is not None}
+
+
+def _pair(here: Roofline, there: Roofline, names: Sequence[str]) -> tuple[Ceiling, Ceiling] | None:
+    """The first of the ceilings that both have."""
+    for name in names:
+        pair = tuple(next((c for c in each.ceilings if c.name == name), None) for each in (here, there))
+        if pair[0] is not None and pair[1] is not None:
+            return pair[0], pair[1]
+    return None
+
+
+def _network(here: Roofline, there: Roofline, nodes: int) -> tuple[Ceiling, Ceiling] | None:
+    """The fastest test of messages here that both have, between nodes or within one as the program's are."""
+    for ceiling in here.of_kind("network"):
+        if not of_mpi(ceiling.benchmark, ceiling.case) or (ceiling.nodes > 1) != (nodes > 1):
+            continue
+        same = (ceiling.benchmark, ceiling.case, ceiling.nodes)
+        for other in there.of_kind("network"):
+            if (other.benchmark, other.case, other.nodes) == same:
+                return ceiling, other
+    return None
+
+
+def _ratio(here: Ceiling, there: Ceiling, a_thread: bool) -> Ratio:
+    rates, variances, each = [], [], ""
+    threads = [int(ceiling.params.get("threads", 0)) for ceiling in (here, there)]
+    for ceiling, number in zip((here, there), threads, strict=True):
+        rates.append(ceiling.value / number if a_thread and all(threads) else ceiling.value)
+        if ceiling.low and ceiling.high and ceiling.coverage:
+            # the interval of order statistics, as wide as that of a normal distribution would be
+            half = math.log(ceiling.high / ceiling.low) / 2
+            variances.append((half / student_quantile((1 + ceiling.coverage) / 2, ceiling.n - 1)) ** 2)
+    if a_thread and all(threads):
+        each = " a thread"
+    told = [format_quantity(rate, here.unit, 3) for rate in rates]
+    dof = float(min(here.n, there.n) - 1)
+    known = sum(variances) if len(variances) == 2 else None
+    return Ratio(rates[0] / rates[1], known, dof, f"{here.name}{each}: {told[0]} here, {told[1]} there")
+
+
+def predict(
+    study: Study,
+    here: Roofline,
+    there: Roofline,
+    given: Mapping[Resource, float] | None = None,
+    level: float = LEVEL,
+) -> Prediction:
+    """The time of the study's reference on another machine. given: ratios that somebody knows.
+
+    Raises `CannotPredict`, and ValueError where the study has nothing to fit.
+    """
+    model, conditions = fit(study, level), gather(study)
+    found, confounded = solve(tell_apart(conditions)[0]), tell_apart(conditions)[1]
+    reference = next(each for each in study.conditions if each.name == model.reference)
+    ratios = ratios_of(here, there, reference.nodes)
+    ratios |= {name: Ratio(ratio, 0.0, math.inf, "as given") for name, ratio in (given or {}).items()}
+    notes = [f"The form does not fit: {model.note}"] if not model.fits else []
+    small = {share.name for share in model.shares if share.high is not None and share.high < NEGLIGIBLE}
+    together = [name for name in RATES if name in conditions.reasons or name in confounded]
+    for name in (*found.conditions.resources, *together):
+        if name not in ratios and (name in small or (name in together and "rest" in small)):
+            ratios[name] = Ratio(1.0, 0.0, math.inf, "not known, taken as here")
+            notes.append(
+                f"Taken as here: {WORDS[name]}, less than {100 * NEGLIGIBLE:.0f} % of the time here."
+            )
+    lacking = [name for name in RATES if name not in ratios]
+    if lacking:
+        words = " and ".join(WORDS[name] for name in lacking)
+        raise CannotPredict(
+            f"nothing tells how {words} compare: both runs need the same test of it (npc characterise), or "
+            f"say how many times less there is there: {' '.join(f'--ratio {name}=1' for name in lacking)}"
+        )
+    prediction = scaled(found, ratios, together, level)
+    if len(together) > 1:
+        notes.append(f"Not told apart, so it may scale as any of them: {', '.join(together)}.")
+    beyond = [
+        WORDS[name]
+        for name, rates in zip(found.conditions.resources, found.conditions.rates, strict=True)
+        if not _was_varied_to(ratios[name].value, [rates[0].value - each.value for each in rates])
+    ]
+    if beyond:
+        notes.append(
+            f"Beyond what was varied: {' and '.join(beyond)}. What is hidden behind it here may show."
+        )
+    unsure = [name for name in RATES if ratios[name].variance is None]
+    if unsure:
+        notes.append(
+            f"Without an interval: fewer than six samples of a ceiling ({', '.join(unsure)}) tell no error."
+        )
+    total, terms = prediction
+    largest = max(terms, key=lambda term: term.seconds)
+    alone = all(largest.low > term.high for term in terms if term is not largest)
+    return Prediction(
+        program=study.program,
+        here=here.platform,
+        there=there.platform,
+        reference=model.reference,
+        measured=model.seconds,
+        seconds=total.value,
+        low=None if unsure else total.low,
+        high=None if unsure else total.high,
+        coverage=level,
+        terms=terms,
+        dominates=largest.name if alone and not unsure else "",
+        notes=tuple(notes),
+    )
+
+
+def _was_varied_to(ratio: float, slower: Sequence[float]) -> bool:
+    """Whether a ratio is as far as conditions went; slower: ln of the ratio in each."""
+    return min(slower) - _SPARE <= math.log(ratio) <= max(slower) + _SPARE
+
+
+def scaled(
+    found: Solution, ratios: Mapping[Resource, Ratio], together: Sequence[Resource], level: float
+) -> tuple[Number, tuple[Term, ...]]:
+    """(seconds where each resource gives that many times less, the parts of it). together: resources whose
+    time stands in the rest, or for each other."""
+    conditions = found.conditions
+    names = ("rest", *conditions.resources)
+    fixed = [name for name in together if name in conditions.reasons]
+    confounded = [name for name in together if name not in conditions.reasons]
+    # if all was varied, nothing stands in the rest but latency and waiting
+    choices = [[ratios[name] for name in (*fixed, *confounded)] or [_SAME]]
+    for name in conditions.resources:
+        choices.append([ratios[each] for each in (confounded if name in confounded else [name])])
+    least, most = (np.array([end(r.value for r in each) for each in choices]) for end in (min, max))
+    middle = np.sqrt(least * most)
+    variances = np.array([max(ratio.variance or 0.0 for ratio in each) for each in choices])
+    dof = [min(ratio.dof for ratio in each) for each in choices]
+
+    def seconds(columns: Sequence[int], new: float) -> Number:
+        """Of some parts: [least, most] as far as ratios say, with the error of shares and ratios."""
+        chosen = np.isin(np.arange(len(names)), columns)
+        value = float(found.seconds[chosen] @ middle[chosen])
+        ends = []
+        for slower in (least, most):
+            scale = np.where(chosen, slower, 0.0)
+            errors = list(zip(((found.seconds * scale) ** 2 * variances).tolist(), dof, strict=True))
+            sum_of = functools.partial(_weighted, conditions, scale)
+            ends.append(found.number(sum_of, level, new * value**2, errors))
+        return Number(value, max(min(value, ends[0].low), 0.0), max(value, ends[1].high))
+
+    terms = tuple(
+        Term(
+            name, *seconds([place], 0.0), (float(least[place]), float(most[place])), _sources(choices[place])
+        )
+        for place, name in enumerate(names)
+        if found.seconds[place] > 0
+    )
+    return seconds(range(len(names)), 1.0), terms
+
+
+#: Of what stays as it is.
+_SAME: Final = Ratio(1.0, 0.0, math.inf, "taken as here")
+
+
+def _weighted(conditions: Conditions, slower: Floats, rows: Floats) -> Floats:
+    """Seconds of all parts, each `slower` by its factor, for each row of inputs."""
+    seconds: Floats = free(conditions, rows) @ slower
+    return seconds
+
+
+def _sources(ratios: Iterable[Ratio]) -> str:
+    return "; ".join(dict.fromkeys(ratio.source for ratio in ratios))

@@ -1,0 +1,234 @@
+"""Studies: a program over a plan of conditions. Placements, expectations, scaling, the model of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from statistics import median
+from typing import Final
+
+from npc.figures.chart import (
+    Axis,
+    Chart,
+    Mark,
+    Tick,
+    Trace,
+    linear_ticks,
+)
+from npc.observe.study.records import Expectation, Placement, ProgramModel, Study, read_study
+from npc.observe.study.scaling import scaling, spread, times_of
+from npc.page.blocks import (
+    Block,
+    Cell,
+    Column,
+    Heading,
+    Listing,
+    Table,
+    Text,
+    chart_figure,
+    count,
+    number,
+    percent,
+    quantity,
+)
+from npc.records.units import between, format_quantity
+from npc.report.runs import Report, Run
+from npc.report.sections import present, runs_of
+from npc.statistics.medians import summarise
+
+TITLE = "Studies"
+PLACE = 120
+_RATE_UNITS: Final = {"cpu": "Hz", "memory": "B/s", "network": "B/s", "io": "B/s"}
+_SHARES: Final = {
+    "cpu": "processor", "memory": "memory", "mpi": "MPI", "io": "I/O", "rest": "not told apart",
+}  # fmt: skip
+_COLOURS: Final = {"cpu": "orange", "memory": "blue", "mpi": "vermillion", "io": "green", "rest": "grey"}
+
+
+def build(report: Report) -> Iterator[Block]:
+    """Run by run the study in its folder."""
+    blocks = (
+        block for run in runs_of(report) for study in _studies(run) for block in _study(report, run, study)
+    )
+    return present(blocks, "no study of a program is among the runs (npc program study -- mpirun …)")
+
+
+def _studies(run: Run) -> Iterator[Study]:
+    """The studies in a run's folders, as far as they can be read."""
+    for part in (run, *run.guests):
+        with suppress(OSError, ValueError):
+            yield read_study(part.folder)
+
+
+def _study(report: Report, run: Run, study: Study) -> Iterator[Block]:
+    yield Heading(f"{report.label(run, '{}: ')}{study.program}")
+    failed = sum(each.seconds is None for each in study.ran)
+    each = f"{study.runs} or more" if study.most else str(study.runs)
+    lines = (
+        f"{' '.join(study.command)}",
+        f"{len(study.conditions)} conditions, {each} fresh processes each in shuffled order "
+        f"(seed {study.seed}), begun {study.started[:16].replace('T', ' ')}",
+        f"{len(study.ran)} runs ended, {failed} of them without a time",
+        *study.notes,
+    )
+    yield Listing(f"What was run on {study.platform}", tuple(map(Cell, lines)))
+    yield from _expectations(study)
+    yield from _placements(run, study)
+    yield from scaling(report, run, study)
+    if study.model:
+        yield from _model(report, study, study.model)
+    yield _conditions(run, study)
+
+
+def _expectations(study: Study) -> Iterator[Block]:
+    if not study.expectations:
+        return
+    tones = {"held": "good", "not held": "bad"}
+    columns: list[Column[Expectation]] = [
+        Column("expected", lambda row: row.text),
+        Column("came out", lambda row: Cell(row.held, kind=tones.get(row.held, ""))),
+        Column("speeds' ratio", lambda row: number(row.ratio, ".3g")),
+        Column("95 % interval", lambda row: _interval(row.low, row.high, ".3g")),
+        Column("written down", lambda row: Cell(row.time[:19].replace("T", " "), kind="stamp")),
+    ]
+    yield Table.of("What was expected before the runs", study.expectations, columns)
+
+
+def _placements(run: Run, study: Study) -> Iterator[Block]:
+    """The conditions that do the same work, the best first, with what each loses."""
+    if not study.best:
+        return
+    best, *others = study.best
+    if others:
+        second = others[0]
+        loses = f"the second best, {second.condition}, is {second.loss} slower"
+        if second.loses_low is None:
+            loses += "; too few runs for an interval"
+        elif second.loses_low <= 0:
+            loses += ": the two cannot be told apart"
+        yield Text(
+            f"Best placement: {best.condition}, {format_quantity(best.seconds, 's', 4)}; {loses}.", "good"
+        )
+    columns: list[Column[Placement]] = [
+        Column("placement", lambda row: row.condition),
+        Column("median", lambda row: quantity(row.seconds, "s", times_of(run, row.condition))),
+        Column("95 % interval", lambda row: spread(row.low, row.high)),
+        Column("slower than the best by", lambda row: percent(row.loses)),
+        Column(
+            "interval of that",
+            lambda row: "" if row is best else _interval(row.loses_low, row.loses_high, ".1%"),
+        ),
+    ]
+    note = "The intervals of what each loses hold together, for all placements, with 95 %."
+    yield Table.of("Placements, the best first", study.best, columns, note=note)
+
+
+def _interval(low: float | None, high: float | None, form: str) -> Cell:
+    text = "" if low is None or high is None else f"{low:{form}} – {high:{form}}"
+    return Cell(text, kind="number")
+
+
+def _conditions(run: Run, study: Study) -> Table:
+    """Every condition with what came of it."""
+    rates = list(dict.fromkeys(name for each in study.ran for name in each.rates))
+    rows = []
+    for each in study.conditions:
+        ran = [one for one in study.ran if one.condition == each.name]
+        seconds = study.seconds(each.name)
+        low, high = summarise(seconds)[2:4] if seconds else (None, None)
+        reasons = "; ".join(dict.fromkeys(one.status for one in ran if one.seconds is None))
+        measured = [[one.rates[name] for one in ran if name in one.rates] for name in rates]
+        rows.append((
+            Cell(each.name), *map(count, (each.nodes, each.ranks, each.threads)),
+            Cell(each.binding or "usual"),
+            Cell(f"{len(seconds)} of {len(ran)}", sort=len(seconds)),
+            quantity(median(seconds) if seconds else None, "s", times_of(run, each.name)),
+            spread(low, high) if seconds else Cell(""),
+            *(quantity(median(values) if values else None, _RATE_UNITS.get(name, "1"))
+              for name, values in zip(rates, measured, strict=True)),
+            Cell(reasons),
+        ))  # fmt: skip
+    names = (
+        "condition", "nodes", "ranks", "threads", "binding", "runs", "median", "95 % interval",
+        *(f"{name} gave" for name in rates), "why not",
+    )  # fmt: skip
+    return Table("Conditions", names, tuple(rows), filtered=len(rows) > 16)
+
+
+# --- the model ---------------------------------------------------------------------------------------------
+
+
+def _model(report: Report, study: Study, model: ProgramModel) -> Iterator[Block]:
+    """The parts of the reference's time with their intervals, and whether the form may be believed."""
+    known = [each for each in model.shares if each.value is not None]
+    verdict = "the form fits" if model.fits else "the form does not fit: do not predict by it"
+    lack = "" if model.lack_of_fit is None else f" (lack of fit: p = {model.lack_of_fit:.2g})"
+    together = f"intervals hold together with {model.coverage:.0%}"
+    shows = f"Of {format_quantity(model.seconds, 's', 4)} of {model.reference}: {together}; {verdict}{lack}."
+    rows = tuple(
+        (
+            Cell(_SHARES[each.name]),
+            Cell("unknown", sort="", kind="number") if each.value is None else percent(each.value),
+            _interval(each.low, each.high, ".1%"),
+            Cell(each.reason),
+        )
+        for each in model.shares
+    )  # fmt: skip
+    table = Table("Numbers: parts of the time", ("of", "share", "interval", "why"), rows)
+    if known:
+        yield chart_figure(
+            _shares_chart(report, study, model), shows,
+            "a bar is the part of the reference's time that scales with a resource, the line across its end "
+            "the interval. What nothing changed is in what was not told apart.",
+            table,
+        )  # fmt: skip
+    else:
+        yield Text(f"{shows} No part of the time could be told.", "note")
+        yield table
+    lines = [line for line in (model.note,) if line]
+    if model.overlap is not None:
+        around = between(model.overlap_low, model.overlap_high, ".1%")
+        lines.append(f"overlap of the parts: {model.overlap:.1%}{around}; 0: one after the other")
+    lines += [f"{name}: left out, {reason}" for name, reason in model.left_out.items()]
+    if lines:
+        yield Listing("About this model", tuple(map(Cell, lines)))
+    if model.held_out:
+        checked = tuple((Cell(name), number(ratio, ".3f")) for name, ratio in model.held_out.items())
+        names = ("condition left out", "measured / predicted without it")
+        yield Table("How well it predicts what it has not seen", names, checked, folded=True)
+
+
+def _shares_chart(report: Report, study: Study, model: ProgramModel) -> Chart:
+    known = [each for each in model.shares if each.value is not None]
+    traces = []
+    for place, each in enumerate(known):
+        value, y = each.value or 0.0, float(len(known) - place)
+        band = ((0.0, y - 0.32), (value, y - 0.32), (value, y + 0.32), (0.0, y + 0.32))
+        lines: tuple[tuple[tuple[float, float], ...], ...] = ()
+        told = f"{_SHARES[each.name]}: {value:.1%}"
+        if each.low is not None and each.high is not None:
+            lines = (((each.low, y), (each.high, y)),)
+            told += f"\n{each.low:.1%} to {each.high:.1%}"
+        traces.append(
+            Trace(
+                _SHARES[each.name],
+                _COLOURS[each.name],
+                lines,
+                (band,),
+                (Mark(value, y, told),),
+                width=3.0,
+                shape=place,
+                tip=told,
+            )
+        )
+    names = tuple(Tick(float(len(known) - place), _SHARES[each.name]) for place, each in enumerate(known))
+    most = max((each.high or each.value or 0.0 for each in known), default=1.0)
+    high = max(1.0, 1.02 * most)
+    x = Axis("part of the time", 0.0, high, False,
+             tuple(Tick(value, f"{value:.0%}") for value in linear_ticks(0.0, high, 7)))  # fmt: skip
+    rows = Axis("", 0.4, len(known) + 0.6, False, names)
+    told = ", ".join(f"{_SHARES[each.name]} {each.value:.0%}" for each in known if each.value is not None)
+    return Chart(
+        report.ident(), f"Where the time of {study.program} goes",
+        f"{told}. The table below has the intervals.", x, rows, tuple(traces), 110 + 42 * len(known),
+    )  # fmt: skip

@@ -14,10 +14,10 @@ from npc.observe.check_observer import table
 from npc.observe.hotspots.table import hotspots
 from npc.observe.memory.outputs import memory
 from npc.observe.mpi.counters import counters
+from npc.observe.mpi.summary import summary
 from npc.observe.observation import Observation
 from npc.observe.probes.table import probes
 from npc.records.mpi_profile import profile_of
-from npc.records.mpi_summary import summary
 from npc.records.units import METRICS, format_quantity, format_size, plural
 
 

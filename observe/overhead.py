@@ -11,8 +11,9 @@ from typing import Final
 
 from npc.observe.asked import Asked
 from npc.observe.companions import HOTSPOTS, PROBES
-from npc.observe.costs import mpi_calls, stacks
 from npc.observe.costs.kept import NoCost
+from npc.observe.hotspots import sample_cost as stacks
+from npc.observe.mpi import call_cost as mpi_calls
 from npc.observe.mpi.profile import RankProfile
 from npc.observe.rank_files import WatchedRank
 from npc.records.node_probes import Overhead, Probes

@@ -202,7 +202,7 @@ def profiling_library(command: Sequence[str], place: int) -> str:
 def costs_of_probes() -> dict[str, float]:
     """Seconds of one event, empty where they cannot be measured: then it is said why."""
     from npc.observe.costs.kept import NoCost
-    from npc.observe.costs.probes import costs
+    from npc.observe.probes.costs import costs
 
     try:
         return costs()

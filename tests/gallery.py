@@ -62,7 +62,7 @@ def comparisons(folder: Path) -> None:
 
 
 def efficiency(folder: Path) -> None:
-    from npc.observe.efficiency_command import efficiency
+    from npc.observe.mpi.efficiency_command import efficiency
 
     _run(efficiency, observed(folder / "observed"), "--output", folder)
 

@@ -1,5 +1,5 @@
 """Makes events of a kind, and says how much CPU time one took, which others beside it do not change: run by
-`npc.observe.costs.probes` as a process of its own.
+`npc.observe.probes.costs` as a process of its own.
 
     python -ES events.py      reads lines ``KIND NUMBER``, prints seconds of one event for each
 

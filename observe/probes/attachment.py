@@ -27,7 +27,7 @@ from npc.records.node_probes import NodeProbe, ProbeRow, ProbeStatus
 
 #: A bpftrace that has not attached, or ended, by then is given up.
 _ATTACH_S, _END_S = 30.0, 10.0
-#: Kinds by the cost of their events (`npc.observe.costs.probes`), and the tracepoint where these are counted.
+#: Kinds by the cost of their events (`npc.observe.probes.costs`), and the tracepoint where these are counted.
 _COSTS: Final = {
     FUNCTION: "function", USDT: "entry", "syscalls": "syscall", "io": "syscall", "scheduler": "switch",
     "faults": "fault",

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from npc.observe.costs.probes import costs
+from npc.observe.probes.costs import costs
 from tests.lab.guarded import build, guarded
 
 MOST = 1.02

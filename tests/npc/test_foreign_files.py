@@ -41,12 +41,12 @@ from npc.machine.platform import read_platform
 from npc.machine.programs import read_programs
 from npc.machine.proposal import links, propose, virtual
 from npc.npb.schedule import InvalidPattern, read_pairs
-from npc.observe.efficiency_command import gpu_efficiencies
 from npc.observe.elf import ElfFile
 from npc.observe.hotspots.merge import read_hotspots
 from npc.observe.memory.merge import read_memory
 from npc.observe.memory.reduce import reduced
 from npc.observe.memory.table import read_table
+from npc.observe.mpi.efficiency_command import gpu_efficiencies
 from npc.observe.mpi.rank_file import read_profiles
 from npc.observe.observation import read_observation, to_text
 from npc.observe.probes.node_file import read_probes

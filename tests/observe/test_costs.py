@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from npc.observe.costs import kept as keeping
-from npc.observe.costs import stacks
 from npc.observe.costs.kept import NoCost, kept
-from npc.observe.costs.probes import costs
+from npc.observe.hotspots import sample_cost as stacks
 from npc.observe.hotspots.perf import find_perf, sight
+from npc.observe.probes.costs import costs
 from tests.lab.uprobes import may_lack_uprobes, needs_uprobes
 from tests.paths import ROOT
 

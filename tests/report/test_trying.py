@@ -178,7 +178,8 @@ def test_what_the_job_had_set_and_where_its_files_lay_are_a_part_of_both_command
 
 
 def test_each_hint_says_what_is_tried_or_why_nothing_is() -> None:
-    text = (ROOT / "report/advice/rules.toml").read_text(encoding="utf-8")
+    files = (ROOT / "report/advice/rules.toml", *sorted((ROOT / "observe").rglob("rules.toml")))
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     hints = [table for table in text.split("\n\n") if "\ndo = " in table]
     assert len(hints) > 15
     for table in hints:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from npc.observe.probes import section as on_node
 from npc.page.blocks import Figure, Listing, Table
 from npc.records.node_probes import MeasuredOverhead, NodeProbe, Overhead, ProbeRow, Probes
 from npc.report.runs import Report, read_runs
-from npc.report.sections import Absent, on_node
+from npc.report.sections import Absent
 from tests.made.inside import observed_runs
 from tests.made.on_node import put
 from tests.made.profiles import Job

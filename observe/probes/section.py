@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from npc.observe.probes.probe_blocks import probe_blocks
 from npc.page.blocks import (
     Block,
     Cell,
@@ -20,7 +21,6 @@ from npc.records.mpi_profile import Profile
 from npc.records.node_probes import NodeRow, Probes
 from npc.records.units import format_quantity, several
 from npc.report.observed import Observed, overhead_lines
-from npc.report.probe import probe_blocks
 from npc.report.programs import programs
 from npc.report.runs import Report, Run
 from npc.report.sections import present

@@ -1,6 +1,6 @@
 """What a call of MPI costs more with the profiling library before it.
 
-A program of one rank calls MPI through the library and past it, in turns (``mpi_calls.c``). Of the two calls
+A program of one rank calls MPI through the library and past it, in turns (``call_cost.c``). Of the two calls
 that are timed the dearer one is taken, a send and a receive with their stamps: most calls cost less.
 """
 

@@ -26,11 +26,12 @@ from npc.figures.memory_use import (
     thread_accesses,
 )
 from npc.figures.svg import draw, draw_density
+from npc.observe.memory import section as memory
 from npc.page.blocks import Block, Figure, Listing, Table
 from npc.records.memory_use import Density, MemoryUse, SharingInterval, Structure
 from npc.report.command import report
 from npc.report.runs import Report, read_runs
-from npc.report.sections import Absent, memory
+from npc.report.sections import Absent
 from tests.made.inside import observed_runs
 from tests.made.memory_use import HINTS, memory_use, rank_memory
 from tests.made.on_node import put

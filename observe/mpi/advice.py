@@ -10,17 +10,19 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Final
 
 from npc.records.mpi_profile import Profile, Rank, Waits
 from npc.records.units import format_quantity
-from npc.report.advice.rule import Hint, Judgement, hint, rule
+from npc.report.advice.rule import Hint, Judgement, add_words, hint, rule
 from npc.report.observed import Observed, newest
 from npc.report.runs import Run
 from npc.roofline.mpi import ONE_AT_A_TIME, find_callers, least_seconds, mpi_ceilings
 from npc.roofline.result import Caller
 
+add_words(Path(__file__).with_name("rules.toml"))
 #: What costs less of the run is not worth anybody's time.
 _WORTH: Final = 0.05
 #: A node is slow where the typical rank on it computes for so much longer than on the others.

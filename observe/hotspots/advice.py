@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
-from npc.report.advice.rule import Hint, Judgement, hint, rule
+from npc.report.advice.rule import Hint, Judgement, add_words, hint, rule
 from npc.report.observed import Observed, newest
 from npc.report.runs import Run
 from npc.roofline.kernels import (
@@ -17,6 +18,7 @@ from npc.roofline.kernels import (
     measured_text,
 )
 
+add_words(Path(__file__).with_name("rules.toml"))
 #: What brings less of the run, or takes less of it, is not worth anybody's time.
 _WORTH: Final = 0.05
 

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from npc.figures.chart import DEPTHS, Grid, linear_scale, log_scale
-from npc.figures.mpi_profile import calls_grid, kind_of, peers_grid, rows_of, snapshots_grid
 from npc.figures.svg import draw_grid
 from npc.machine.fabric import Topology, load
+from npc.observe.mpi import section as inside_mpi
 from npc.observe.mpi.digest import digest
+from npc.observe.mpi.figure import calls_grid, kind_of, peers_grid, rows_of, snapshots_grid
 from npc.observe.mpi.profile import RankProfile, Snapshot, Variable
 from npc.observe.observation import read_observation, to_text
 from npc.records.mpi_profile import Profile, profile_of
 from npc.report.runs import Report, read_runs
-from npc.report.sections import Absent, inside_mpi
+from npc.report.sections import Absent
 from tests.made.inside import observed_runs
 from tests.made.measured import peak
 from tests.made.profiles import Job

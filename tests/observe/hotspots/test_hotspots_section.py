@@ -9,12 +9,12 @@ import pytest
 
 from npc.figures.flame import KINDS, MOST, flame_graph, kind_of
 from npc.figures.svg import draw_flame
+from npc.observe.hotspots import section
 from npc.page.blocks import Listing, Table
 from npc.page.frame import TEMPLATES
 from npc.records.hotspots import Frame, Hotspot, Hotspots, LoopBound
 from npc.report.runs import Report, read_runs
 from npc.report.sections import Absent
-from npc.report.sections import hotspots as section
 from tests.made.inside import observed_runs
 from tests.made.on_node import MAIN, STACKS, hotspots, put
 from tests.made.profiles import Job

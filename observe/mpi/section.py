@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Final
 
 from npc.figures.chart import Grid
-from npc.figures.mpi_profile import (
+from npc.observe.mpi.figure import (
     MOST_NARROW,
     MOST_ROWS,
     RankRow,
@@ -19,6 +19,7 @@ from npc.figures.mpi_profile import (
     rows_of,
     snapshots_grid,
 )
+from npc.observe.mpi.summary import summary
 from npc.page.blocks import (
     Block,
     Cell,
@@ -30,7 +31,6 @@ from npc.page.blocks import (
     quantity,
 )
 from npc.records.mpi_profile import Profile
-from npc.records.mpi_summary import summary
 from npc.records.units import format_quantity, format_size
 from npc.report.observed import Observed
 from npc.report.programs import programs

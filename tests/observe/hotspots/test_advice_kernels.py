@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from npc.observe.hotspots import section
 from npc.records.record import save_csv
 from npc.report.advice import Advice, advise, gather
 from npc.report.advice.rule import Hint
 from npc.report.runs import Report
-from npc.report.sections import hotspots as section
 from tests.made.inside import observed_runs
 from tests.made.measured import records
 from tests.made.on_node import MAIN, Place, hotspots, put

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
-from npc.report.advice.rule import Judgement, hint, rule
+from npc.report.advice.rule import Judgement, add_words, hint, rule
 from npc.report.observed import newest
 from npc.report.runs import Run
 
+add_words(Path(__file__).with_name("rules.toml"))
 #: That a structure has most accesses is no fault.
 _NO_FAULT: Final = ("heaviest structure",)
 

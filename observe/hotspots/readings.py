@@ -1,0 +1,69 @@
+"""The CPU time of the hottest functions, and what their loops need at least, as readings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+from npc.records.hotspots import HOTSPOTS, Hotspots
+from npc.records.observed import part_of
+from npc.records.reading import OK, Reading
+from npc.records.series import HOT_LOOP, OBSERVED
+
+#: Functions with a smaller part of the samples have no record, nor those beyond the hottest few.
+_LEAST_HOTSPOT: Final = 0.02
+_MOST_HOTSPOTS: Final = 8
+
+
+def readings(document: dict[str, Any]) -> Iterator[Reading]:
+    """Of an observation with stacks. Raises ValueError where these are not whole."""
+    hotspots = part_of(document, HOTSPOTS, Hotspots)
+    if hotspots:
+        yield from _hottest(hotspots, str(document["ranks"]))
+        yield from _hot_loops(hotspots, document)
+
+
+def _hottest(hotspots: Hotspots, ranks: str) -> Iterator[Reading]:
+    """CPU seconds in the functions with most own samples, as the mean of the ranks; or why there are none.
+    An address is of one build only and identifies nothing."""
+    params = {"layer": "hotspots", "ranks": ranks}
+    if hotspots.status != OK:
+        yield Reading(OBSERVED, "time", None, None, hotspots.status, params | {"part": "computing"})
+        return
+    of_a_sample = 1.0 / (hotspots.rate * hotspots.ranks)
+    yield Reading(OBSERVED, "time", hotspots.samples * of_a_sample, None, OK, params | {"part": "computing"})
+    for each in hotspots.hotspots[:_MOST_HOTSPOTS]:
+        if each.share >= _LEAST_HOTSPOT and not each.function.startswith("0x"):
+            seconds = each.share * hotspots.samples * of_a_sample
+            kind = f"{each.function} ({each.module})"
+            yield Reading(OBSERVED, "time", seconds, None, OK, params | {"part": "in function", "kind": kind})
+
+
+def _hot_loops(hotspots: Hotspots, document: dict[str, Any]) -> Iterator[Reading]:
+    """Of one core and iteration: cycles at least by ports and by dependencies, FLOP, bytes between registers
+    and memory, instructions; and the clock. Why there are none, where somebody looked for them."""
+    nodes = document["nodes"]
+    seconds = math.fsum(node["seconds"] for node in nodes)
+    ranks = max((node["ranks"] for node in nodes), default=1)
+    # of a program with threads more cores than ranks are busy
+    busy = hotspots.samples / hotspots.rate / seconds if hotspots.rate and seconds else 0.0
+    for each in hotspots.hotspots:
+        params = {"layer": "hotspots", "kind": f"{each.function} ({each.module})"}
+        loop = each.loop
+        if each.share < _LEAST_HOTSPOT or not (loop or each.loop_reason) or each.function.startswith("0x"):
+            continue
+        if loop is None:
+            why = f"unavailable: {each.loop_reason}"
+            yield Reading(HOT_LOOP, "cycles", None, None, why, params | {"part": "ports"})
+            continue
+        params |= {"precision": loop.precision} if loop.precision else {}
+        params |= {"loop": loop.source or loop.address, "model": loop.model}
+        params |= {"share": f"{each.share * loop.share:.4g}", "cores": str(max(ranks, round(busy)))}
+        cycles = {"ports": loop.port_cycles, "dependencies": loop.chain_cycles}
+        for part, value in cycles.items():
+            yield Reading(HOT_LOOP, "cycles", value, None, OK, params | {"part": part})
+        counts = {"flop": loop.flop, "traffic": loop.bytes, "instructions": loop.instructions}
+        for metric, value in counts.items():
+            yield Reading(HOT_LOOP, metric, value, None, OK, params | {"part": "an iteration"})
+        yield Reading(HOT_LOOP, "clock", loop.clock_hz, None, OK, params)

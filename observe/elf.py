@@ -1,10 +1,11 @@
 """What an ELF file tells of the addresses in it: functions, also without symbols, variables, probes, lines.
 
-pyelftools reads headers, notes and DWARF. The tables of symbols and of unwinding are unpacked here: entry by
-entry, as that library does it, a large one takes seconds. Functions are those of the unwind table
-(``.eh_frame``), which stripped files have, too: where one begins and ends is read there and not guessed.
+pyelftools reads headers, notes and types, binutils' addr2line the lines. The tables of symbols and of
+unwinding are unpacked here: entry by entry, as that library does it, a large one takes seconds. Functions
+are those of the unwind table (``.eh_frame``), which stripped files have, too: where one begins and ends is
+read there and not guessed.
 Sources: System V ABI, chapters 4 and 5; Linux Standard Base 5.0, 10.6 (``.eh_frame``, ``.eh_frame_hdr``);
-SystemTap's sys/sdt.h, version 3 (static probes); DWARF 5, 2.17 (ranges of code) and 6.2 (lines).
+SystemTap's sys/sdt.h, version 3 (static probes).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import re
 import site
 import struct
 import sys
@@ -21,20 +23,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if sys.flags.no_site:  # beside a rank, which Python starts without the folder of other people's packages
     site.main()
 
 from elftools.common.exceptions import DWARFError, ELFError
-from elftools.dwarf.ranges import BaseAddressEntry
 from elftools.elf.elffile import ELFFile
 
 from npc.files import open_regular
 from npc.machine.command import run
 
 if TYPE_CHECKING:
-    from elftools.dwarf.compileunit import CompileUnit
     from elftools.dwarf.die import DIE
     from elftools.dwarf.dwarfinfo import DWARFInfo
 
@@ -57,9 +57,6 @@ _DAMAGED: Final = (
 )  # fmt: skip
 #: DW_OP_addr with an address of 8 bytes, as an expression of a location (DWARF 5, 2.6 and 7.7).
 _AT_ADDRESS: Final = struct.Struct("<BBQ")
-#: Entries of DWARF that have code, and those that only hold such.
-_CODE: Final = ("DW_TAG_subprogram", "DW_TAG_lexical_block", "DW_TAG_inlined_subroutine")
-_AROUND: Final = ("DW_TAG_namespace", "DW_TAG_module")
 #: Where an entry says of which other one it is the rest.
 _SAME: Final = ("DW_AT_specification", "DW_AT_abstract_origin")
 _NAMELESS: Final = {"DW_TAG_pointer_type": "pointer"}
@@ -95,22 +92,12 @@ class Type(NamedTuple):
     size: int
 
 
-class _Unit(NamedTuple):
-    """Of a compilation unit where its lines begin, these, None after the end of a piece of code, and its
-    files by their numbers."""
-
-    addresses: Sequence[int] = ()
-    lines: Sequence[SourceLine | None] = ()
-    files: Sequence[str] = ()
-
-
 class ElfFile:
     """A program or library for 64-bit little-endian processors. Raises OSError, and ValueError where the file
     is none of those or damaged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._units: dict[int, _Unit] = {}
         with open_regular(path, math.inf) as stream:
             if os.fstat(stream.fileno()).st_size == 0:
                 raise ValueError(f"{path} is empty")
@@ -183,25 +170,16 @@ class ElfFile:
         except _DAMAGED as error:
             raise ValueError(f"{self._path} is damaged: {error}") from None
 
-    def line(self, address: int) -> SourceLine | None:
-        """The source line of the code at an address; None where the debugging information does not tell."""
-        return next(iter(self.lines(address, inlined=False)), None)
-
-    def lines(self, address: int, inlined: bool = True) -> tuple[SourceLine, ...]:
-        """The source line of the code at an address, and behind it, where that is of an inlined function,
-        the line where it is called, and so on. Empty where the debugging information does not tell."""
-        place = bisect_right(self._pieces, address, key=lambda each: each[0]) - 1
-        if place < 0 or address >= self._pieces[place][1]:
-            return ()
-        unit = self._pieces[place][2]
-        if unit.cu_offset not in self._units:
-            self._units[unit.cu_offset] = self._read_unit(unit)
-        read = self._units[unit.cu_offset]
-        place = bisect_right(read.addresses, address) - 1
-        line = read.lines[place] if place >= 0 else None
-        if line is None:
-            return ()
-        return (line, *(reversed(list(self._calls(unit, address, read.files))) if inlined else ()))
+    def lines(self, addresses: Sequence[int]) -> list[tuple[SourceLine, ...]]:
+        """Of each address the source line of its code, and behind it, where that is of an inlined function,
+        the line where it is called, and so on, as binutils' addr2line tells them in one call. Empty where the
+        debugging information does not tell, or addr2line is missing."""
+        if self._debug is None or not addresses:
+            return [() for _ in addresses]
+        command = ["addr2line", "-a", "-i", "-e", str(self._debug[0])]
+        told = run(command, "".join(f"{address:#x}\n" for address in addresses)).stdout
+        parts = re.split(r"^0x[0-9a-f]+\n", told, flags=re.MULTILINE)[1:]
+        return [_lines(part) for part in parts] if len(parts) == len(addresses) else [() for _ in addresses]
 
     def element(self, address: int) -> Type | None:
         """The type of the variable at an address, of an array that of its elements; None where the debugging
@@ -282,61 +260,26 @@ class ElfFile:
         return [each.address for each in functions], functions
 
     @cached_property
-    def _dwarf(self) -> DWARFInfo | None:
-        """The debugging information, of this file or of the one beside it with the same build id."""
+    def _debug(self) -> tuple[Path, ELFFile] | None:
+        """What has the debugging information: this file, or the one with the same build id."""
         for path in (self._path, _DEBUG / self.build_id[:2] / f"{self.build_id[2:]}.debug"):
-            try:
+            with suppress(OSError, *_DAMAGED):
                 elf = self._elf if path == self._path else ELFFile(open_regular(path, math.inf))
-                sizes = (each.data_size for each in elf.iter_sections() if each.name.startswith(".debug_"))
-                if elf.has_dwarf_info(strict=True) and sum(sizes) < _MOST_DEBUG:
-                    return elf.get_dwarf_info(relocate_dwarf_sections=False, follow_links=False)
-            except (OSError, *_DAMAGED):
-                continue
+                if elf.has_dwarf_info(strict=True):
+                    return path, elf
         return None
 
     @cached_property
-    def _pieces(self) -> list[tuple[int, int, CompileUnit]]:
-        """First address, the one after the last, and the compilation unit of each piece of code."""
-        found: list[tuple[int, int, CompileUnit]] = []
-        if self._dwarf is not None:
-            try:
-                for unit in self._dwarf.iter_CUs():
-                    found += ((*piece, unit) for piece in _ranges(self._dwarf, unit, unit.get_top_DIE()))
-            except _DAMAGED:  # what was read before is right
-                pass
-        return sorted(found, key=lambda each: each[:2])
-
-    def _read_unit(self, unit: CompileUnit) -> _Unit:
-        assert self._dwarf is not None
-        try:
-            program = self._dwarf.line_program_for_CU(unit)
-            if program is None:
-                return _Unit()
-            states = [each.state for each in program.get_entries() if each.state]
-            files = list(_files(unit, program.header))
-        except _DAMAGED:
-            return _Unit()
-        states.sort(key=lambda state: (state.address, not state.end_sequence))
-        lines = [None if each.end_sequence else _line(files, each.file, each.line) for each in states]
-        return _Unit([each.address for each in states], lines, files)
-
-    def _calls(self, unit: CompileUnit, address: int, files: Sequence[str]) -> Iterator[SourceLine]:
-        """Where the functions are called that the compiler has put into others, outermost first."""
-        assert self._dwarf is not None
-        with suppress(*_DAMAGED):
-            entry: DIE | None = unit.get_top_DIE()
-            while entry is not None:
-                inside = (
-                    each
-                    for each in _blocks(entry)
-                    for first, after in _ranges(self._dwarf, unit, each)
-                    if first <= address < after
-                )
-                entry = next(inside, None)
-                if entry is not None and entry.tag == "DW_TAG_inlined_subroutine":
-                    at = [entry.attributes[f"DW_AT_call_{what}"].value for what in ("file", "line")]
-                    if line := _line(files, *at):
-                        yield line
+    def _dwarf(self) -> DWARFInfo | None:
+        """The debugging information, unless it is too much."""
+        if self._debug is None:
+            return None
+        _, elf = self._debug
+        with suppress(OSError, *_DAMAGED):
+            sizes = (each.data_size for each in elf.iter_sections() if each.name.startswith(".debug_"))
+            if sum(sizes) < _MOST_DEBUG:
+                return elf.get_dwarf_info(relocate_dwarf_sections=False, follow_links=False)
+        return None
 
 
 def demangled(symbols: Sequence[str]) -> dict[str, str]:
@@ -345,48 +288,14 @@ def demangled(symbols: Sequence[str]) -> dict[str, str]:
     return dict(zip(symbols, lines, strict=True)) if len(lines) == len(symbols) else {}
 
 
-def _line(files: Sequence[str], file: int, number: int) -> SourceLine | None:
-    return SourceLine(files[file], number) if number and file < len(files) else None
-
-
-def _blocks(entry: DIE) -> Iterator[DIE]:
-    """The functions and blocks in an entry, also those in its namespaces and modules."""
-    for each in entry.iter_children():
-        if each.tag in _CODE:
-            yield each
-        elif each.tag in _AROUND:
-            yield from _blocks(each)
-
-
-def _ranges(dwarf: DWARFInfo, unit: CompileUnit, entry: DIE) -> Iterator[tuple[int, int]]:
-    """First addresses and those after the last of an entry's code."""
-    tells = entry.attributes
-    if "DW_AT_ranges" in tells:
-        top = unit.get_top_DIE().attributes
-        base = top["DW_AT_low_pc"].value if "DW_AT_low_pc" in top else 0
-        lists = dwarf.range_lists()
-        for each in lists.get_range_list_at_offset(tells["DW_AT_ranges"].value, unit) if lists else ():
-            if isinstance(each, BaseAddressEntry):
-                base = each.base_address
-            else:
-                start = 0 if each.is_absolute else base
-                yield start + each.begin_offset, start + each.end_offset
-    elif "DW_AT_high_pc" in tells:
-        first, high = tells["DW_AT_low_pc"].value, tells["DW_AT_high_pc"]
-        yield first, high.value if high.form == "DW_FORM_addr" else first + high.value
-
-
-def _files(unit: CompileUnit, header: Any) -> Iterator[str]:
-    """The paths of a line program's files, by their numbers."""
-    top = unit.get_top_DIE().attributes
-    home = os.fsdecode(top["DW_AT_comp_dir"].value) if "DW_AT_comp_dir" in top else ""
-    folders = [os.fsdecode(each) for each in header["include_directory"]]
-    if header["version"] < 5:  # folder 0 is the unit's, and files begin at 1
-        folders.insert(0, "")
-        yield ""
-    for each in header["file_entry"]:
-        folder = folders[each.dir_index] if each.dir_index < len(folders) else ""
-        yield os.path.normpath(Path(home, folder, os.fsdecode(each.name)))
+def _lines(told: str) -> tuple[SourceLine, ...]:
+    """Of what addr2line prints of an address: ``FILE:NUMBER``, with ``?`` for what is not known."""
+    lines = re.findall(r"^(.+):(\d+|\?)(?: \(discriminator \d+\))?$", told, re.MULTILINE)
+    if not lines or not lines[0][1].strip("?0"):
+        return ()
+    return tuple(
+        SourceLine(os.path.normpath(file), int(number)) for file, number in lines if number.strip("?0")
+    )
 
 
 def _type_of(variable: DIE) -> Type | None:

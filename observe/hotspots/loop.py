@@ -63,8 +63,8 @@ def bound(sampled: Sampled, processor: Mapping[str, Any]) -> LoopBound:
         raise NotRead(f"{sampled.path} is no longer the program that ran (its build id is another)")
     model = model_of(processor)
     loop = hottest_loop(disassemble(sampled.path, *sampled.range), sampled.counts)
-    line = file.line(loop.code[0].address)
-    source = f"{Path(line.file).name}:{line.number}" if line else ""
+    (lines,) = file.lines([loop.code[0].address])
+    source = f"{Path(lines[0].file).name}:{lines[0].number}" if lines else ""
     return bound_of(loop, model, float(clock), str(processor.get("clock", "")), source)
 
 

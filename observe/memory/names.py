@@ -318,7 +318,8 @@ def _joined(spans: Entries) -> Entries:
 
 def _places(stacks: Sequence[Sequence[int]], modules: Sequence[Module]) -> list[AllocationSite]:
     """Of each list of callers. A line that allocates several variables has as many calls, in their order."""
-    chosen = [_frame(callers, modules) for callers in stacks]
+    lines = _source_lines({address for callers in stacks for address in callers}, modules)
+    chosen = [_frame(callers, lines, modules) for callers in stacks]
     calls: defaultdict[str, set[int]] = defaultdict(set)
     for names, where, address in chosen:
         if len(names) > 1:
@@ -332,11 +333,28 @@ def _places(stacks: Sequence[Sequence[int]], modules: Sequence[Module]) -> list[
     return places
 
 
-def _frame(callers: Sequence[int], modules: Sequence[Module]) -> tuple[tuple[str, ...], str, int]:
+def _source_lines(addresses: Iterable[int], modules: Sequence[Module]) -> dict[int, tuple[SourceLine, ...]]:
+    """Of each address that is returned to the lines of the call; none of those in the C library."""
+    by_module: defaultdict[Module, list[int]] = defaultdict(list)
+    for address in sorted(addresses):
+        module = _module_of(modules, address) if address else None
+        if module is not None and not _C_LIBRARY.search(module.path):
+            by_module[module].append(address)
+    lines: dict[int, tuple[SourceLine, ...]] = {}
+    for module, own in by_module.items():
+        if module.elf is not None:
+            calls = [address - 1 - module.bias for address in own]  # what is returned to is behind the call
+            lines |= zip(own, module.elf.lines(calls), strict=True)
+    return lines
+
+
+def _frame(
+    callers: Sequence[int], lines: Mapping[int, tuple[SourceLine, ...]], modules: Sequence[Module]
+) -> tuple[tuple[str, ...], str, int]:
     """The variables that the line of the call names, the line, and the address: of the innermost caller that
     keeps what it has got. A wrapper returns it."""
     unnamed: tuple[tuple[str, ...], str, int] | None = None
-    for address, line in _lines(callers, modules):
+    for address, line in _lines(callers, lines, modules):
         names, is_wrapper = names_at(line)
         found = (names, f"{Path(line.file).name}:{line.number}", address)
         if names and not is_wrapper:
@@ -348,16 +366,16 @@ def _frame(callers: Sequence[int], modules: Sequence[Module]) -> tuple[tuple[str
     return unnamed or ((), _offset(callers, modules), next(iter(callers), 0))
 
 
-def _lines(callers: Sequence[int], modules: Sequence[Module]) -> Iterator[tuple[int, SourceLine]]:
+def _lines(
+    callers: Sequence[int], lines: Mapping[int, tuple[SourceLine, ...]], modules: Sequence[Module]
+) -> Iterator[tuple[int, SourceLine]]:
     """The lines of the calls, from the inside out, without those of the C library and of the C++ library's
     headers; none of what the runtime of OpenMP calls for itself."""
     for address in callers:
         module = _module_of(modules, address) if address else None
-        if module is None or module.elf is None or _C_LIBRARY.search(module.path):
-            continue
-        if _RUNTIME.search(module.path):
+        if module is not None and module.elf is not None and _RUNTIME.search(module.path):
             return
-        for line in module.elf.lines(address - 1 - module.bias):  # what is returned to is behind the call
+        for line in lines.get(address, ()):
             if not _LIBRARY_SOURCE.search(line.file):
                 yield address, line
 

@@ -56,13 +56,18 @@ def test_every_instruction_has_the_lines_that_addr2line_tells(program: Path) -> 
     for name in ("called", "main"):
         symbol = symbols(file)[name]
         inside = range(symbol.address, symbol.address + symbol.size)
+        known = file.lines(inside)
         told = said("addr2line", "-a", "-i", "-e", program, *map(hex, inside)).split("\n0x")
-        for address, each in zip(inside, told, strict=True):
+        for found, each in zip(known, told, strict=True):
             lines = [line.partition(" ")[0] for line in each.split("\n")[1:] if line]
-            assert [f"{line.file}:{line.number}" for line in file.lines(address)] == lines
-            assert file.line(address) == file.lines(address)[0]
-    assert file.line(0) is None
-    assert file.line(1 << 40) is None
+            assert [f"{line.file}:{line.number}" for line in found] == lines
+    assert file.lines([0, 1 << 40]) == [(), ()]
+    numbers = {tuple(line.number for line in found) for found in known}
+    source = SOURCE.splitlines()
+    inlined, call = (
+        number for number, text in enumerate(source, 1) if "value + value" in text or "= twice(" in text
+    )
+    assert (inlined, call) in numbers, "what is inlined has the line of its call behind it"
 
 
 def test_symbols_are_those_of_nm(program: Path) -> None:
@@ -103,8 +108,8 @@ def test_a_stripped_file_has_functions_and_no_names(program: Path, tmp_path: Pat
     assert not whole.is_stripped
     assert file.function(address + 1) == whole.function(address)
     assert file.build_id == whole.build_id != ""
-    assert (file.name(address), file.line(address), file.element(symbols(whole)["table"].address)) == (
-        "", None, None,
+    assert (file.name(address), file.lines([address]), file.element(symbols(whole)["table"].address)) == (
+        "", [()], None,
     )  # fmt: skip
 
 

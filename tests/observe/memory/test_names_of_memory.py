@@ -118,8 +118,9 @@ class LinesOf:
     def address(self, offset: int) -> int:
         return offset
 
-    def lines(self, address: int) -> list[SourceLine]:
-        return [] if self.path.endswith("/app") else [SourceLine("/usr/src/start.h", 58)]
+    def lines(self, addresses: list[int]) -> list[tuple[SourceLine, ...]]:
+        known = () if self.path.endswith("/app") else (SourceLine("/usr/src/start.h", 58),)
+        return [known for _ in addresses]
 
 
 def test_allocations_of_a_program_without_lines_are_told_apart_though_the_c_library_has_some(

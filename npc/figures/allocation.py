@@ -136,5 +136,5 @@ def _tip(host: str, nights: int) -> str:
 
 
 def _most(allocation: Allocation) -> str:
-    often = sorted(allocation.nights.items(), key=lambda entry: -entry[1])[:3]
+    often = sorted(allocation.nights.items(), key=lambda entry: (-entry[1], natural(entry[0])))[:3]
     return ", ".join(f"{host} in {nights} nights" for host, nights in often)

@@ -11,7 +11,7 @@ import pytest
 
 from npc.cron.figures import pictures
 from npc.cron.variation import variations
-from npc.figures.allocation import allocations, maps
+from npc.figures.allocation import Allocation, allocations, maps
 from npc.figures.nights import course_names
 from npc.machine.fabric import parse
 from npc.machine.platform import read_platform
@@ -134,3 +134,10 @@ def test_a_map_of_nodes_without_racks_has_blocks_and_of_two_nodes_a_column(point
 
 def _racks(number: int) -> str:
     return "".join(f"rack {rack}: node{rack}-[001-010]\n" for rack in range(20, 20 + number))
+
+
+def test_nodes_with_as_many_nights_are_named_in_their_order() -> None:
+    for hosts in (("n10", "n2", "n1"), ("n1", "n2", "n10")):
+        had = Allocation("himeno", dict.fromkeys(hosts, 40), frozenset(hosts))
+        (grid,) = maps([had])
+        assert "n1 in 40 nights, n2 in 40 nights, n10 in 40 nights" in grid.text

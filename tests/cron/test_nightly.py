@@ -203,7 +203,7 @@ def test_a_crontab_gets_the_line_and_keeps_its_own(cron_machine: list[str], tmp_
     # what cron makes of it: an escaped percent sign is one
     script = shlex.split(command_line.removeprefix(line).replace(r"\%", "%"))
     assert script == [f"{tmp_path}/it's 100% history/localhost/nightly.sh"]
-    assert "nightly --platform" in Path(script[0]).read_text() and os.access(script[0], os.X_OK)
+    assert "night run --platform" in Path(script[0]).read_text() and os.access(script[0], os.X_OK)
     shown = run(NPC, "night", "cron", "show", *history)
     assert f"crontab: localhost: {command_line}" in shown.stdout
     assert run(NPC, "night", "cron", "remove").returncode == 0
@@ -378,7 +378,9 @@ def test_what_others_disturbed_is_measured_again_also_in_the_first_night(
 def test_a_night_cut_off_at_any_step_is_finished_by_the_next(tmp_path: Path) -> None:
     """The journal is cut behind each of its lines, with and without the records of the step that was next."""
     machine = Machine(tmp_path, '[bands]\n"qperf tcp_bw *" = { low = 1e30 }\n')
-    describe = f'<parameter name="preprocess">{NPC} environment --output environment.json</parameter>\n'
+    describe = (
+        f'<parameter name="preprocess">{NPC} doctor --environment --output environment.json</parameter>\n'
+    )
     (tmp_path / "tiny.xml").write_text(
         TINY.replace('<parameter name="executable"', f'{describe}<parameter name="executable"')
     )

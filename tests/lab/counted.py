@@ -19,7 +19,18 @@ PROGRAMS = ROOT / "tests/observe/programs"
 def build(compiler: str, name: str, folder: Path, *options: str, **environ: str) -> Path:
     """The program, built by an npc command."""
     program = folder / Path(name).stem
-    command = [sys.executable, "-m", "npc", compiler, *options, PROGRAMS / name, "-o", program, "-pthread"]
+    command = [
+        sys.executable,
+        "-m",
+        "npc",
+        "program",
+        compiler,
+        *options,
+        PROGRAMS / name,
+        "-o",
+        program,
+        "-pthread",
+    ]
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, **environ})
     return program
 

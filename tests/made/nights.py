@@ -37,7 +37,7 @@ NODE = f"""<jube>
         <parameter name="nodes" type="int">1</parameter>
         <parameter name="taskspernode" type="int">1</parameter>
         <parameter name="threadspertask" type="int">1</parameter>
-        <parameter name="measurement" separator=";;">{NPC} sample --tool likwid --runs 2 --timeout 60 --output launches --</parameter>
+        <parameter name="measurement" separator=";;">{NPC} records sample --tool likwid --runs 2 --timeout 60 --output launches --</parameter>
         <parameter name="executable">likwid-bench</parameter>
         <parameter name="args_exec" separator=";;">-t load -w N:100kB:1 -i 10000</parameter>
     </parameterset>

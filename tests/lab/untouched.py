@@ -36,6 +36,8 @@ _OF_TOOLS: Final = frozenset(
     (".git", ".venv", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "__pycache__",
      "jube-parse.log")
 )  # fmt: skip
+#: What becomes ``.pytest_cache``, where there was none.
+_NEW_CACHE: Final = "pytest-cache-files-"
 #: The names that are meant in the folders of a home, into which others write, too.
 _IN_HOME: Final = {
     ".": (".cache", ".config", ".local"),
@@ -92,7 +94,7 @@ class Untouched:
                 lines.add("more than the kernel remembers (inotify)")
             elif mask & _OPEN and mask & _OF_FOLDER and not listing:
                 continue
-            elif mask & (_OPEN | _CHANGE) and name not in _OF_TOOLS and (not names or name in names):
+            elif mask & (_OPEN | _CHANGE) and not _is_of_tools(name) and (not names or name in names):
                 lines.add(f"{'opened' if mask & _OPEN else 'changed'}: {folder / name}")
         return sorted(lines)
 
@@ -119,6 +121,10 @@ class Untouched:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
         return answer
+
+
+def _is_of_tools(name: str) -> bool:
+    return name in _OF_TOOLS or name.startswith(_NEW_CACHE)
 
 
 def _below(folder: Path, without: Collection[str]) -> Iterator[Path]:

@@ -222,16 +222,23 @@ def exit_code(records: Sequence[Record], drawn: int) -> int:
 
 
 def _unexpected(records: Sequence[Record]) -> list[Record]:
-    """What failed, and what cannot be believed in more than one launch of `MIN_SAMPLES`: one in which
-    something else ran is no failure of a run, its median is of the others."""
-    good = Counter(Series.of(record) for record in records if record.ok)
+    """What failed, and what cannot be believed of a series of which too little is left.
+
+    A launch beside which something else ran is no failure of a run where the median is of enough others: of
+    `MIN_SAMPLES`, which give it an interval, and more than were disturbed, or of all but one launch in six.
+    """
+    usable = Counter(Series.of(record) for record in records if record.ok)
     unused = [record for record in records if not record.ok and not _expected(record)]
-    wrong = Counter(Series.of(record) for record in unused)
+    disturbed = Counter(Series.of(record) for record in unused)
+
+    def is_measured(series: Series) -> bool:
+        enough = MIN_SAMPLES <= usable[series] > disturbed[series]
+        return enough or disturbed[series] <= usable[series] / (MIN_SAMPLES - 1)
+
     return [
         record
         for record in unused
-        if not record.status.startswith("invalid: ")
-        or wrong[Series.of(record)] > good[Series.of(record)] / (MIN_SAMPLES - 1)
+        if not record.status.startswith("invalid: ") or not is_measured(Series.of(record))
     ]
 
 

@@ -44,8 +44,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["SETUPTOOLS_USE_DISTUTILS"] = "stdlib"
     # readline, which pytest loads, says 80 columns to all children; nobody's terminal is that of a test
     os.environ.pop("COLUMNS", None)
-    # whoever starts the tests in the background of a shell has SIGINT ignored, and so would all children
+    # whoever starts the tests in the background of a shell has these ignored, and so would all children
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.hookimpl(tryfirst=True)

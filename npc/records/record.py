@@ -163,6 +163,8 @@ def _params(cell: str) -> Mapping[str, str]:
         raise ValueError("not a JSON object")
     found = {str(key): str(value) for key, value in params.items()}
     for name in _NUMBERS.keys() & found.keys():
+        if name == "communicator" and "layer" not in found:
+            continue  # of threads in ``patterns``: shared, or one each
         try:
             if not 0 <= _NUMBERS[name](found[name]) < _MOST:
                 raise ValueError

@@ -366,7 +366,7 @@ def test_a_damaged_program_or_table_of_its_memory_is_said(tmp_path: Path) -> Non
         file = ElfFile(path)
         for each in file.symbols[:5]:
             file.function(each.address)
-            file.lines(each.address)
+            file.lines([each.address])
             file.element(each.address)
         file.static_probe("a:b")
 

@@ -292,7 +292,7 @@ def test_a_folder_that_cannot_be_written_leaves_the_table(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "code",
     [
-        "import roofline, roofline.commands, roofline.ceilings, roofline.figure, roofline.page",
+        "import npc.roofline.commands, npc.roofline.ceilings, npc.roofline.figure, npc.roofline.page",
         "import sys; from npc.cli import main; sys.argv = ['npc', 'roofline', '--help']\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code",
     ],
@@ -308,13 +308,13 @@ def test_importing_and_help_load_nothing_heavy(code: str) -> None:
 #: A fresh Python, in which the page does not fit on the disk.
 FULL_DISK = """
 import sys
-import npc.roofline.page
+from npc.roofline import page
 from npc.roofline.commands import roofline as command
 
 def full(found, path):
     raise OSError(28, "No space left on device")
 
-roofline.page.write_page = full
+page.write_page = full
 command(sys.argv[1:])
 """
 

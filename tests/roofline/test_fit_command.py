@@ -431,7 +431,7 @@ def test_a_document_without_a_latency_sweep_says_so(tmp_path: Path) -> None:
 
 def test_importing_loads_nothing_heavy() -> None:
     code = (
-        "import sys, roofline.fit_commands\n"
+        "import sys, npc.roofline.fit_commands\n"
         "print([n for n in ('numpy', 'matplotlib', 'scipy', 'rich') if n in sys.modules])"
     )
     done = subprocess.run(

@@ -99,7 +99,8 @@ def test_a_folder_without_a_place_in_the_order_is_an_error(suite: Path) -> None:
 
 def test_an_error_is_one_line_and_leaves_the_file(tmp_path: Path) -> None:
     """In a copy, whose benchmarks are not those of the order."""
-    shutil.copytree(ROOT / "npc", tmp_path / "npc", ignore=shutil.ignore_patterns("__pycache__"))
+    without = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "npc", tmp_path / "npc", symlinks=True, ignore=without)
     (tmp_path / "jube.yml").write_text("old")
     words = [sys.executable, "-P", "-m", "npc.catalogue.jube_yml"]
     ended = subprocess.run(

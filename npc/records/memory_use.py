@@ -7,7 +7,7 @@ of one place in the source.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -71,6 +71,13 @@ class Structure(NamedTuple):
     density: Density | None = None
     lines: int = 0
     words: int = 0
+
+
+def _check_densities(structures: Iterable[Structure]) -> None:
+    """Raises ValueError for a density that was damaged."""
+    for structure in structures:
+        if structure.density and not _is_whole(structure.density):
+            raise ValueError(f"the density of {structure.name} is no table of threads and bins")
 
 
 class SharedLine(NamedTuple):
@@ -143,6 +150,9 @@ class RankMemory:
     guarded: float = 1.0
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        _check_densities(self.structures)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
@@ -164,10 +174,7 @@ class MemoryUse:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        own = (structure for rank in self.ranks for structure in rank.structures)
-        for structure in (*own, *self.rest):
-            if structure.density and not _is_whole(structure.density):
-                raise ValueError(f"the density of {structure.name} is no table of threads and bins")
+        _check_densities(self.rest)
 
     @property
     def slower(self) -> str:

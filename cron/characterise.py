@@ -34,7 +34,6 @@ from npc.records.record import Record
 from npc.records.run import RECORDS, WORKPACKAGES, read_run
 from npc.records.series import Series
 from npc.records.units import plural
-from npc.statistics.medians import MIN_SAMPLES
 
 #: In the folder of the runs: held by whoever makes a run there.
 LOCK: Final = ".characterise.lock"
@@ -222,23 +221,19 @@ def exit_code(records: Sequence[Record], drawn: int) -> int:
 
 
 def _unexpected(records: Sequence[Record]) -> list[Record]:
-    """What failed, and what cannot be believed of a series of which too little is left.
+    """What failed, and what cannot be believed of a series of which no greater part is left.
 
-    A launch beside which something else ran is no failure of a run where the median is of enough others: of
-    `MIN_SAMPLES`, which give it an interval, and more than were disturbed, or of all but one launch in six.
+    A launch beside which something else ran is no failure of a run. What ceilings are made of is launched
+    until enough can be believed (`npc/jobs/rounds.py`); the rest has a median of fewer launches.
     """
     usable = Counter(Series.of(record) for record in records if record.ok)
     unused = [record for record in records if not record.ok and not _expected(record)]
     disturbed = Counter(Series.of(record) for record in unused)
-
-    def is_measured(series: Series) -> bool:
-        enough = MIN_SAMPLES <= usable[series] > disturbed[series]
-        return enough or disturbed[series] <= usable[series] / (MIN_SAMPLES - 1)
-
     return [
         record
         for record in unused
-        if not record.status.startswith("invalid: ") or not is_measured(Series.of(record))
+        if not record.status.startswith("invalid: ")
+        or disturbed[Series.of(record)] >= usable[Series.of(record)]
     ]
 
 

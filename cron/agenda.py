@@ -18,12 +18,22 @@ from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Final
 
-from npc.cron.costs import Account
+from npc.cron.costs import RunCosts
 from npc.cron.matrix import PAIRS, settings_of, words_of
-from npc.cron.rotation import NODES, NodeNights, NodeState, Work, choose, couples, expected, fitting, quota
+from npc.cron.rotation import (
+    NODES,
+    NodeNights,
+    NodeState,
+    WorkItem,
+    choose,
+    couples,
+    expected,
+    fitting,
+    quota,
+)
 from npc.jobs import slurm
 from npc.jobs.jube_file import step_names
-from npc.jobs.scheduler import Silent
+from npc.jobs.scheduler import SchedulerUnavailable
 from npc.jobs.suite import benchmark_file, default_of, settings
 from npc.machine.fabric import expand, natural, short_name
 from npc.machine.facts import odd_ones, read_environments
@@ -33,7 +43,14 @@ from npc.records.journal import JournalEntry, Part
 from npc.records.launch import ENVIRONMENT
 from npc.records.record import OK
 from npc.records.units import format_duration
-from npc.records.verdicts import Coverage, NightDocument, Postponed, Unmeasured, Verdict, last_night
+from npc.records.verdicts import (
+    Coverage,
+    NightDocument,
+    PostponedBenchmark,
+    UnmeasuredNode,
+    Verdict,
+    last_night,
+)
 
 #: The benchmarks of a node by itself.
 NODE_BENCHMARKS: Final = ("stream", "likwid")
@@ -49,7 +66,7 @@ RESERVE_NIGHTS: Final = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EachNode:
+class NodeRotation:
     """The rotation over all nodes. within: nights in which it comes to each. at_once: its jobs in the queue.
     benchmarks: those of a node by itself, folders in ``benchmarks/`` or JUBE files."""
 
@@ -61,7 +78,7 @@ class EachNode:
 def node_states(platform: Path, words: Sequence[str]) -> dict[str, slurm.SlurmNode]:
     """The nodes of the partition that the words of ``npc characterise``, or the platform, ask for.
 
-    Raises `npc.jobs.scheduler.Silent`, and FileNotFoundError without Slurm's commands.
+    Raises `npc.jobs.scheduler.SchedulerUnavailable`, and FileNotFoundError without Slurm's commands.
     """
     asked = settings_of(words).get("queue") or os.environ.get("NPC_QUEUE") or default_of(platform, "queue")
     found = slurm.nodes(asked or slurm.default_partition())
@@ -74,7 +91,7 @@ def states_of(nodes: Mapping[str, slurm.SlurmNode]) -> dict[str, NodeState]:
 
 
 def parts_of_nodes(
-    number: int, turn: Iterable[tuple[str, ...]], each: EachNode, platform: Path, words: Sequence[str]
+    number: int, turn: Iterable[tuple[str, ...]], each: NodeRotation, platform: Path, words: Sequence[str]
 ) -> list[Part]:
     """The measurements of some couples of nodes: a part a node benchmark, and one for the tests between.
 
@@ -131,18 +148,18 @@ class Agenda:
     words: tuple[str, ...] = ()
     nights: Sequence[JournalEntry] = ()
     budget_s: float | None = None
-    each_node: EachNode | None = None
+    each_node: NodeRotation | None = None
     spent_s: float = 0.0
     notes: list[str] = field(default_factory=list)
-    left: list[Work] = field(default_factory=list)
-    _waiting: deque[Work] = field(default_factory=deque)
-    _turn: list[Work] = field(default_factory=list)
+    left: list[WorkItem] = field(default_factory=list)
+    _waiting: deque[WorkItem] = field(default_factory=deque)
+    _turn: list[WorkItem] = field(default_factory=list)
     _turns: int = 0
     _benchmarks: Mapping[str, Part] = field(default_factory=dict)
     _nodes: dict[str, slurm.SlurmNode] = field(default_factory=dict)
     _places: list[LastMeasured] = field(default_factory=list)
     _too_many: set[str] = field(default_factory=set)
-    _repeated: list[Work] = field(default_factory=list)
+    _repeated: list[WorkItem] = field(default_factory=list)
     _last: NightDocument | None = None
 
     def whole(self) -> list[Part]:
@@ -163,7 +180,7 @@ class Agenda:
         chosen, self.left = choose(works, self.budget_s, self._reserve_s())
         self.plan(chosen, benchmarks)
 
-    def plan(self, works: Iterable[Work], benchmarks: Mapping[str, Part]) -> None:
+    def plan(self, works: Iterable[WorkItem], benchmarks: Mapping[str, Part]) -> None:
         """Measure these works, in this order. benchmarks: by name the parts of those on any nodes."""
         self._waiting, self._benchmarks = deque(works), benchmarks
 
@@ -187,14 +204,14 @@ class Agenda:
         self._waiting.clear()
         self._turn = []
 
-    def _parts_of(self, works: Sequence[Work]) -> list[Part]:
+    def _parts_of(self, works: Sequence[WorkItem]) -> list[Part]:
         if not works[0].nodes:
             return [self._benchmarks[works[0].name]]
         assert self.each_node is not None
         turn = [work.nodes for work in works]
         return parts_of_nodes(self._turns, turn, self.each_node, self.platform, self.words)
 
-    def heard(self, account: Account) -> None:
+    def heard(self, account: RunCosts) -> None:
         """What a part has cost, and why it measured nothing on which groups of nodes.
 
         Where Slurm took only some of its jobs, as the limit on submitted jobs was reached, no more than these
@@ -207,7 +224,7 @@ class Agenda:
             self.each_node = replace(self.each_node, at_once=max(1, taken))
             self._too_many.update(node for place in too_many for node in expand(place))
 
-    def _refused(self, works: Iterable[Work]) -> list[Work]:
+    def _refused(self, works: Iterable[WorkItem]) -> list[WorkItem]:
         """Those of the works whose jobs were too many for Slurm; each comes a second time only."""
         again = [work for work in works if not self._too_many.isdisjoint(work.nodes)]
         again = [work for work in again if work not in self._repeated]
@@ -221,10 +238,10 @@ class Agenda:
             return True
         return self.spent_s + (expected(self._costs(), {benchmark: places}) or 0.0) <= self.budget_s
 
-    def postponed(self) -> tuple[Postponed, ...]:
+    def postponed(self) -> tuple[PostponedBenchmark, ...]:
         """The benchmarks that the budget did not reach, the one that has waited longest first."""
         return tuple(
-            Postponed(benchmark=name, since=self._name(work.last), suspect=work.suspect)
+            PostponedBenchmark(benchmark=name, since=self._name(work.last), suspect=work.suspect)
             for work in sorted(self.left, key=lambda work: work.last)
             for name in (() if work.nodes else work.name.split())
         )
@@ -259,7 +276,7 @@ class Agenda:
                 reason = str(node)
             elif not node.idle and short_name(name) not in why:
                 reason = f"busy ({node})"
-            unmeasured.append(Unmeasured(node=name, last=last.get(short_name(name), ""), why=reason))
+            unmeasured.append(UnmeasuredNode(node=name, last=last.get(short_name(name), ""), why=reason))
         return Coverage(within=self.each_node.within, nodes=len(self._nodes), unmeasured=tuple(unmeasured))
 
     # -- what the rotation is told -------------------------------------------------------------------------
@@ -279,7 +296,7 @@ class Agenda:
         """The benchmarks in the file that the words name."""
         return step_names(benchmark_file(suite(), words[words.index("--benchmark") + 1]), _tags(words))
 
-    def _of_benchmarks(self, parts: Mapping[str, Part]) -> list[Work]:
+    def _of_benchmarks(self, parts: Mapping[str, Part]) -> list[WorkItem]:
         last: dict[str, int] = {}
         for place in self._places:
             last[place.benchmark] = max(self._number(place.run), last.get(place.benchmark, -1))
@@ -292,7 +309,7 @@ class Agenda:
         for name, part in parts.items():
             inside = self._steps_of(part.words)
             works.append(
-                Work(
+                WorkItem(
                     name=name,
                     last=min((last.get(step, -1) for step in inside), default=-1),
                     suspect=not suspects.isdisjoint(inside),
@@ -301,12 +318,12 @@ class Agenda:
             )
         return works
 
-    def _of_nodes(self) -> list[Work]:
+    def _of_nodes(self) -> list[WorkItem]:
         if self.each_node is None:
             return []
         try:
             self._nodes = node_states(self.platform, self.words)
-        except (Silent, FileNotFoundError) as words:
+        except (SchedulerUnavailable, FileNotFoundError) as words:
             self.notes.append(f"no node was chosen: Slurm does not say which there are: {words}")
             return []
         if not self._nodes:
@@ -334,9 +351,9 @@ class Agenda:
     def _couple_cost_s(self) -> float | None:
         return expected(self._costs(), dict.fromkeys(self._node_steps(), 2) | {"pairs": 1})
 
-    def _batch(self, waiting: deque[Work]) -> list[Work]:
+    def _batch(self, waiting: deque[WorkItem]) -> list[WorkItem]:
         """Take the first work, with as many couples of nodes behind it as may be in the queue at once."""
-        most = max(1, (self.each_node or EachNode()).at_once // 2)
+        most = max(1, (self.each_node or NodeRotation()).at_once // 2)
         batch = [waiting.popleft()]
         while waiting and batch[-1].nodes and waiting[0].nodes and len(batch) < most:
             batch.append(waiting.popleft())

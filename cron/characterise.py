@@ -77,7 +77,7 @@ def alone_on(platform: Path, outpath: Path, limit_s: float = 0.0) -> Iterator[No
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(locks.only_one(lock, limit_s))
-        except locks.Held as other:
+        except locks.LockHeld as other:
             raise click.ClickException(
                 f"{platform.name} is being measured by {other}; the two would measure each other ({lock})"
             ) from None
@@ -102,7 +102,7 @@ def run_jube(what: Characterisation, run: Path, log: IO[bytes], stop: Stop, disp
             nonlocal locked
             display.show(rows_of(run))
             if not locked and run.is_dir():
-                with contextlib.suppress(locks.Held):  # who looked in just now
+                with contextlib.suppress(locks.LockHeld):  # who looked in just now
                     held.enter_context(locks.only_one(run / jube.LOCK))
                     locked = True
 

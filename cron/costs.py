@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from npc.jobs.scheduler import Job, JobId, Silent
+from npc.jobs.scheduler import Job, JobId, SchedulerUnavailable
 from npc.jobs.workpackages import BatchJob, NoRun, Workpackage, read_workpackages
 from npc.machine.fabric import expand
 from npc.records.launch import LAUNCHES, read_launches
@@ -22,20 +22,20 @@ class Cost(NamedTuple):
     places: int
 
 
-class Account(NamedTuple):
+class RunCosts(NamedTuple):
     """Of a run: costs by benchmark, and by group of nodes (a host list) why it has no launch there."""
 
     costs: dict[str, Cost]
     unmeasured: dict[str, str]
 
 
-def account_of(run: Path | None) -> Account:
+def account_of(run: Path | None) -> RunCosts:
     """What the jobs of a run have cost, nothing those that never ran, and where nothing was measured.
 
     The time is the batch system's; where it does not know the job, or there is none, from the first launch
     to the end of the last one.
     """
-    account = Account({}, {})
+    account = RunCosts({}, {})
     if run is None:
         return account
     with contextlib.suppress(NoRun):
@@ -62,7 +62,7 @@ def jobs_of(named: Iterable[BatchJob]) -> dict[JobId, Job]:
     jobs = list(named)
     found: dict[JobId, Job] = {}
     for scheduler, cluster in dict.fromkeys((job.scheduler, job.cluster) for job in jobs):
-        with contextlib.suppress(Silent, FileNotFoundError):
+        with contextlib.suppress(SchedulerUnavailable, FileNotFoundError):
             here = {job.number for job in jobs if (job.scheduler, job.cluster) == (scheduler, cluster)}
             found |= scheduler.ask(here, cluster)
     return found

@@ -58,7 +58,7 @@ _DAY_S: Final = 86400.0
 Stands = Mapping[str, Mapping[str, Any]]
 
 
-class Rose(NamedTuple):
+class NodeCounterIncrease(NamedTuple):
     """By how much a node's counter rose in a time (s), and by how much it may. limit, when: in words."""
 
     node: str
@@ -86,7 +86,7 @@ def rising(night: Path, history: Path, name: str) -> list[str]:
     where the counters stand is remembered in `history`. night: the folder of its raw runs. Raises OSError."""
     stands = _stands(night)
     found = [*_during_launches(night, stands), *_since(stands, _remembered(history))]
-    worst: dict[tuple[str, str], Rose] = {}
+    worst: dict[tuple[str, str], NodeCounterIncrease] = {}
     for each in sorted(found, key=lambda rose: (rose.chance, rose.allowed / rose.by)):
         if each.chance < FALSE_LINE:
             worst.setdefault((each.node, each.name), each)
@@ -152,7 +152,7 @@ def _stands(night: Path) -> Stands:
     }
 
 
-def _during_launches(night: Path, stands: Stands) -> Iterator[Rose]:
+def _during_launches(night: Path, stands: Stands) -> Iterator[NodeCounterIncrease]:
     """What rose during all launches of the night together, by node."""
     rose: defaultdict[tuple[str, str], int] = defaultdict(int)
     seconds: defaultdict[str, float] = defaultdict(float)
@@ -168,7 +168,7 @@ def _during_launches(night: Path, stands: Stands) -> Iterator[Rose]:
         yield from _rose(node, name, by, seconds[node], seen, "of launches")
 
 
-def _since(stands: Stands, before: Mapping[str, Any]) -> Iterator[Rose]:
+def _since(stands: Stands, before: Mapping[str, Any]) -> Iterator[NodeCounterIncrease]:
     """What rose since an earlier night looked at the same node."""
     for node, seen in stands.items():
         with contextlib.suppress(KeyError, TypeError, ValueError):
@@ -182,7 +182,7 @@ def _since(stands: Stands, before: Mapping[str, Any]) -> Iterator[Rose]:
 
 def _rose(
     node: str, name: str, by: int, seconds: float, seen: Mapping[str, Any], when: str
-) -> Iterator[Rose]:
+) -> Iterator[NodeCounterIncrease]:
     """The counter with its limit, if it has one."""
     means, (owner, _, own) = meaning(name), name.partition(" ")
     if means not in _TOLD or seconds <= 0:
@@ -191,9 +191,9 @@ def _rose(
     a_day = GRAVE_A_DAY if means == "down" else A_DAY
     if rate:
         limit = f"bit error rate {BIT_ERROR_RATE:g} at {rate / 1e9:g} Gbit/s"
-        yield Rose(node, name, by, seconds, BIT_ERROR_RATE * rate * seconds, limit, when)
+        yield NodeCounterIncrease(node, name, by, seconds, BIT_ERROR_RATE * rate * seconds, limit, when)
     else:
-        yield Rose(node, name, by, seconds, a_day * seconds / _DAY_S, f"{a_day:g} a day", when)
+        yield NodeCounterIncrease(node, name, by, seconds, a_day * seconds / _DAY_S, f"{a_day:g} a day", when)
 
 
 def link_rate(owner: str, seen: Mapping[str, Any]) -> float | None:

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 
 from npc.cron.verdict import NightVerdict
 from npc.machine.ask import NoAnswer, ask
-from npc.records.verdicts import Matrix, NightSuspect, Slow
+from npc.records.verdicts import NightSuspect, PairMatrix, SlowSuspect
 
 
-def to_drain(night: NightVerdict, matrix: Matrix | None) -> dict[str, str]:
+def to_drain(night: NightVerdict, matrix: PairMatrix | None) -> dict[str, str]:
     """Nodes that should serve nobody until somebody has looked, each with the reason.
 
     Where the pairs of the suspects could be measured, whom they name; else the nodes that the history names.
     """
-    found: Sequence[Slow | NightSuspect] = [each for each in night.suspects if each.named]
+    found: Sequence[SlowSuspect | NightSuspect] = [each for each in night.suspects if each.named]
     if matrix and not matrix.problem:
         found = matrix.slow
     # The strongest evidence comes first.
     return {each.name: f"NPC {night.run}: {_how(each)}" for each in reversed(found) if each.kind == "node"}
 
 
-def _how(suspect: Slow | NightSuspect) -> str:
+def _how(suspect: SlowSuspect | NightSuspect) -> str:
     if suspect.slowdown is None:
         return "does not answer"
     return f"{suspect.slowdown:.0%} slower" + (f" as {suspect.role}" if suspect.role else "")

@@ -39,7 +39,7 @@ MAX_NODES: Final = 256
 MAX_NIGHTS: Final = 90
 
 
-class Picture(NamedTuple):
+class HistoryPicture(NamedTuple):
     """One picture: its file's name, its title, and its panels, each one test at all its numbers of nodes."""
 
     name: str
@@ -94,7 +94,7 @@ def over_nights(
         yield path
 
 
-def pictures(keys: Iterable[Series]) -> Iterator[Picture]:
+def pictures(keys: Iterable[Series]) -> Iterator[HistoryPicture]:
     """Which series go into which picture: each is one benchmark, or one test of it where these are many; what
     was observed of a program apart from how fast it was."""
     of_benchmark: dict[str, list[list[Series]]] = {}
@@ -113,7 +113,7 @@ def pictures(keys: Iterable[Series]) -> Iterator[Picture]:
             name = name or "series"
             for number, first in enumerate(range(0, len(mine), _MOST_PANELS), 1):
                 some = mine[first : first + _MOST_PANELS]
-                yield Picture(name if number == 1 else f"{name}-{number}", title, some)
+                yield HistoryPicture(name if number == 1 else f"{name}-{number}", title, some)
 
 
 def _when(times: Sequence[str]) -> str:

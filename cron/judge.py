@@ -4,7 +4,7 @@ The history is gone through night by night by `npc.cron.step_detection`, so that
 nothing but the records and the acceptances, and comes out the same whenever it is asked for; `replay` judges
 every night on the way. A series is called DEGRADED where its score exceeds `THRESHOLD` and, over all series
 of the night, the Benjamini–Hochberg procedure (1995) with a false discovery rate of `FALSE_DISCOVERY` rejects
-"as always" for it. What most series have in common (`npc.cron.common`) is one event.
+"as always" for it. What most series have in common (`npc.cron.common_mode`) is one event.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from npc.cron import changes, common
+from npc.cron import changes, common_mode
 from npc.cron.acceptance import Acceptance, Baseline, baselines_of
 from npc.cron.acceptance_bands import Band, band_of
 from npc.cron.changes import Change, changed
 from npc.cron.localise import suspects
 from npc.cron.series import Panel, direction, logarithm
-from npc.cron.step_detection import AGAIN, MIN_NIGHTS, WINDOW, Judged, StepDetection, first_low
+from npc.cron.step_detection import AGAIN, MIN_NIGHTS, WINDOW, JudgedNight, StepDetection, first_low
 from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.machine.fabric import Topology
 from npc.records.record import moment
@@ -64,24 +64,24 @@ RULE: Final = (
 )
 
 
-class Past(NamedTuple):
+class JudgingState(NamedTuple):
     """What going through the nights gave so far: values, logarithms S × T (NaN: none); what the series have
     in common; of the last night `judged`, and `hit`, by series whether it was to be measured again."""
 
     values: Floats
-    together: common.Together
-    judged: Judged
+    together: common_mode.CommonMode
+    judged: JudgedNight
     limit: Floats
     hit: Booleans
 
 
-def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator[Past]:
+def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator[JudgingState]:
     """Step detection over all nights: after each one, what it gave so far; use it before the next one."""
     first, again = panel.logarithms(panel.value), panel.logarithms(panel.again)
     series, nights = first.shape
     steps, together = (
         StepDetection(series, THRESHOLD),
-        common.Together(panel.keys, nights, THRESHOLD, WATCHED),
+        common_mode.CommonMode(panel.keys, nights, THRESHOLD, WATCHED),
     )
     values = np.full((series, nights), np.nan)
     begins = _begins(panel, baselines)
@@ -93,7 +93,7 @@ def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator[P
         judged = steps.night(first[:, t], again[:, t])
         values[:, t] = np.where(np.isnan(first[:, t]), np.nan, judged.value)
         together.night(values[:, t], judged)
-        yield Past(values[:, : t + 1], together, judged, limit, first[:, t] < limit)
+        yield JudgingState(values[:, : t + 1], together, judged, limit, first[:, t] < limit)
 
 
 def judge(
@@ -164,7 +164,7 @@ def replay(
 
 def _night_verdict(
     panel: Panel,
-    past: Past,
+    past: JudgingState,
     platform: str,
     baselines: Mapping[Series, Baseline],
     bands: Sequence[Band],
@@ -182,7 +182,7 @@ def _night_verdict(
         for s, key in zip(seen, keys, strict=True)
         if not _given_up(panel, s, baselines.get(key)) and not _only_sent(panel, s)
     ]
-    event, verdicts = common.folded(panel, past.together, verdicts)
+    event, verdicts = common_mode.folded(panel, past.together, verdicts)
     verdicts = [_beside_others(each) if each.disturbed else each for each in verdicts]
     verdicts.sort(key=lambda each: each.verdict.gravity, reverse=True)
     night = NightVerdict(
@@ -270,7 +270,7 @@ def _only_sent(panel: Panel, s: int) -> bool:
     return sender and bool(np.isnan(panel.value[s, -1])) and bool(panel.lies(s))
 
 
-def _false_discovery(judged: Judged) -> Booleans:
+def _false_discovery(judged: JudgedNight) -> Booleans:
     """Which series are called, by threshold and by Benjamini and Hochberg over all that could be judged."""
     tested = ~np.isnan(judged.location)
     called = np.zeros(len(tested), dtype=bool)
@@ -280,7 +280,13 @@ def _false_discovery(judged: Judged) -> Booleans:
 
 
 def _series_verdict(
-    panel: Panel, s: int, past: Past, called: bool, baseline: Baseline | None, band: Band | None, begin: int
+    panel: Panel,
+    s: int,
+    past: JudgingState,
+    called: bool,
+    baseline: Baseline | None,
+    band: Band | None,
+    begin: int,
 ) -> SeriesVerdict:
     """The gravest verdict that holds. begin: the night that the accepted baseline counts from, or -1."""
     key, lies = panel.keys[s], panel.lies(s)
@@ -350,7 +356,7 @@ def _changed(panel: Panel, s: int, found: SeriesVerdict, change: Change) -> Seri
     )
 
 
-def _facts(panel: Panel, s: int, past: Past) -> SeriesVerdict:
+def _facts(panel: Panel, s: int, past: JudgingState) -> SeriesVerdict:
     """What the numbers say, verdict PASS."""
     key, judged = panel.keys[s], past.judged
     known, usual = not np.isnan(judged.location[s]), judged.location[s]
@@ -376,7 +382,7 @@ def _facts(panel: Panel, s: int, past: Past) -> SeriesVerdict:
     )
 
 
-def _since(panel: Panel, s: int, past: Past) -> str:
+def _since(panel: Panel, s: int, past: JudgingState) -> str:
     """The night that the present alarm begins with."""
     usual, effect = past.judged.location[s], past.judged.effect[s]
     return panel.runs[first_low(past.values[s] - usual, effect)]

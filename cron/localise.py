@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from npc.cron.series import BenchmarkAttempt, Panel, Placements, case_of, direction
+from npc.cron.series import BenchmarkAttempt, Panel, PlacedMedians, case_of, direction
 from npc.machine.fabric import Topology, natural
 from npc.records.units import plural
 from npc.records.verdicts import NightSuspect
@@ -99,7 +99,7 @@ class Readings:
     nights: Integers
     place: Integers
     disturbed: Booleans
-    placed: Placements
+    placed: PlacedMedians
 
     def hosts(self, reading: int) -> tuple[str, ...]:
         """On which hosts it was measured."""

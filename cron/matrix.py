@@ -19,7 +19,7 @@ from npc.records.history import HistoryRow
 from npc.records.journal import Part
 from npc.records.pair_verdicts import PAIRS as PAIRS_FILE
 from npc.records.pair_verdicts import read_pairs
-from npc.records.verdicts import Matrix, Slow, Verdict
+from npc.records.verdicts import PairMatrix, SlowSuspect, Verdict
 
 #: The test between two nodes, in the suite.
 PAIRS: Final = "cron/pairs/benchmark.xml"
@@ -125,12 +125,12 @@ def _qperf_test(night: NightVerdict) -> str:
     return next((test for test in tests if test != "udp_bw"), "tcp_bw")
 
 
-def read_matrix(part: Part, run: Path | None, words: str) -> Matrix:
+def read_matrix(part: Part, run: Path | None, words: str) -> PairMatrix:
     """What npb's ``pairs.json`` of the run says; `words` are the last that the part printed."""
     nodes = nodes_of(part)
     files = pair_files_of(run) if run else []
     if not files:
-        return Matrix(nodes=nodes, suspects=part.hosts, problem=f"not measured: {words or 'no output'}")
+        return PairMatrix(nodes=nodes, suspects=part.hosts, problem=f"not measured: {words or 'no output'}")
     return matrix_of(files[-1], nodes, part.hosts)
 
 
@@ -139,16 +139,16 @@ def pair_files_of(run: Path) -> list[Path]:
     return sorted(run.rglob(f"launches/{PAIRS_FILE}"))
 
 
-def matrix_of(file: Path, nodes: tuple[str, ...], suspects: tuple[str, ...] = ()) -> Matrix:
+def matrix_of(file: Path, nodes: tuple[str, ...], suspects: tuple[str, ...] = ()) -> PairMatrix:
     """What a ``pairs.json`` says of pairs of these nodes; a damaged one says nothing."""
     try:
         entries = read_pairs(file)
     except (OSError, ValueError) as error:
-        return Matrix(nodes=nodes, suspects=suspects, problem=str(error))
-    slow: dict[tuple[str, str, str], Slow] = {}
+        return PairMatrix(nodes=nodes, suspects=suspects, problem=str(error))
+    slow: dict[tuple[str, str, str], SlowSuspect] = {}
     for entry in entries:
         for each in entry.verdict.suspects:
-            named = Slow(
+            named = SlowSuspect(
                 kind=each.kind, name=each.name, nodes=each.nodes, slowdown=each.slowdown,
                 evidence=each.evidence, series=entry.series, role=each.role,
             )  # fmt: skip
@@ -157,4 +157,4 @@ def matrix_of(file: Path, nodes: tuple[str, ...], suspects: tuple[str, ...] = ()
     known = sum(entry.verdict.judged for entry in entries)
     undecided = [each for entry in entries for each in entry.verdict.undecided]
     problem = "" if known or slow else "; ".join(dict.fromkeys(undecided)) or "nobody can be judged"
-    return Matrix(nodes=nodes, suspects=suspects, slow=tuple(slow.values()), pairs=pairs, problem=problem)
+    return PairMatrix(nodes=nodes, suspects=suspects, slow=tuple(slow.values()), pairs=pairs, problem=problem)

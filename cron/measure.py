@@ -20,7 +20,7 @@ from npc.cron.characterise import LOCK
 from npc.cron.costs import jobs_of
 from npc.files import no_link, read_end
 from npc.jobs import session, slurm
-from npc.jobs.scheduler import JobId, Silent
+from npc.jobs.scheduler import JobId, SchedulerUnavailable
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import BatchJob, NoRun, find_run, read_workpackages
 from npc.machine.command import last_line
@@ -118,7 +118,7 @@ def cancel_open_jobs(out: Path) -> tuple[JobId, ...]:
     """Cancel the jobs of a part that have not ended, and wait until they have: nobody would collect what they
     measure, and their last launches are written down then."""
     cancelled = list[BatchJob]()
-    with contextlib.suppress(NoRun, Silent, FileNotFoundError):
+    with contextlib.suppress(NoRun, SchedulerUnavailable, FileNotFoundError):
         for workpackage in read_workpackages(find_run(out)):
             job = workpackage.batch_job() if workpackage.is_open else None
             if job:
@@ -135,7 +135,7 @@ def cancel_open_jobs(out: Path) -> tuple[JobId, ...]:
 def dead_nodes(part: Part, night: Path) -> dict[str, str]:
     """Nodes of a part's jobs that Slurm calls dead now, with its words; none where Slurm does not answer."""
     hosts = {host for record in records_of(part, night) for host in record.hosts}
-    with contextlib.suppress(NoRun, Silent, FileNotFoundError):
+    with contextlib.suppress(NoRun, SchedulerUnavailable, FileNotFoundError):
         workpackages = read_workpackages(find_run(night / part.name))
         if not any(each.batch_job() for each in workpackages):
             return {}
@@ -149,7 +149,7 @@ def dead_nodes(part: Part, night: Path) -> dict[str, str]:
 
 def out_of_service(hosts: Iterable[str]) -> dict[str, str]:
     """Those of the hosts to which Slurm gives no jobs, and why; none where Slurm does not answer."""
-    with contextlib.suppress(Silent, FileNotFoundError):
+    with contextlib.suppress(SchedulerUnavailable, FileNotFoundError):
         return {
             host: str(node or "not known to Slurm")
             for host, node in _slurm_nodes(hosts).items()
@@ -160,7 +160,7 @@ def out_of_service(hosts: Iterable[str]) -> dict[str, str]:
 
 def idle_nodes(hosts: Collection[str]) -> list[str]:
     """Nodes that are idle now, without these hosts; none where Slurm does not answer."""
-    with contextlib.suppress(Silent, FileNotFoundError):
+    with contextlib.suppress(SchedulerUnavailable, FileNotFoundError):
         names = (name for name, node in slurm.nodes().items() if node.state == "idle")
         return sorted(set(names).difference(hosts), key=natural)
     return []
@@ -179,7 +179,7 @@ def _await_characterise(out: Path, stop: Stop) -> None:
         try:
             with locks.only_one(out / LOCK):
                 return
-        except locks.Held:
+        except locks.LockHeld:
             stop.wait(_POLL_S)
         except OSError:
             return  # it was never begun

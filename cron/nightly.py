@@ -19,7 +19,7 @@ from typing import Final
 from npc.cron import matrix, measure, retention
 from npc.cron.acceptance import Baseline, baselines_of, read_acceptances
 from npc.cron.acceptance_bands import Band, bands_of
-from npc.cron.agenda import AT_ONCE, Agenda, EachNode, odd_nodes
+from npc.cron.agenda import AT_ONCE, Agenda, NodeRotation, odd_nodes
 from npc.cron.costs import account_of
 from npc.cron.counters import rising, with_counters, with_links
 from npc.cron.judge import confirmed, judge, with_lost, with_postponed
@@ -36,7 +36,7 @@ from npc.records.journal import Journal, JournalEntry, Part, missed
 from npc.records.record import Record, replace
 from npc.records.series import REMEASURED, Series
 from npc.records.units import format_duration, plural
-from npc.records.verdicts import Matrix, Verdict
+from npc.records.verdicts import PairMatrix, Verdict
 from npc.validity.disturbance import in_words
 
 #: Shares of a night's time: for repairing the one before, and for the first measurement.
@@ -70,7 +70,7 @@ class Options:
     topology: str = ""
     fabric: Topology | None = None
     budget_s: float | None = None
-    each_node: EachNode | None = None
+    each_node: NodeRotation | None = None
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class NightOutcome:
 
     night: NightVerdict
     notes: list[str] = field(default_factory=list)
-    matrix: Matrix | None = None
+    matrix: PairMatrix | None = None
 
 
 class NightRun:
@@ -296,7 +296,7 @@ class NightRun:
         lost = {host: f"lost ({verdict.lost[host]})" for host in hosts if host in verdict.lost}
         return lost | measure.out_of_service(hosts)  # Slurm may not have noticed yet
 
-    def _confirm(self, night: JournalEntry, verdict: NightVerdict) -> Matrix | None:
+    def _confirm(self, night: JournalEntry, verdict: NightVerdict) -> PairMatrix | None:
         """The matrix of pairs of the suspects, where there is a cluster to run it on."""
         if not self.options.pairs or not self._can_pin():
             return None
@@ -314,10 +314,10 @@ class NightRun:
             idle = measure.idle_nodes(suspects)[: matrix.USUAL_NODES - len(suspects)]
             asked = matrix.part_of(suspects, idle, verdict, self.options.topology)
             few = matrix.too_few(asked, self.options.platform)
-            return Matrix(nodes=suspects, suspects=suspects, problem=few)
+            return PairMatrix(nodes=suspects, suspects=suspects, problem=few)
         part = matrix.part_of(suspects, witnesses, verdict, self.options.topology)
         if not self.agenda.affords("pairs"):
-            return Matrix(nodes=matrix.nodes_of(part), suspects=suspects, problem="the budget is spent")
+            return PairMatrix(nodes=matrix.nodes_of(part), suspects=suspects, problem="the budget is spent")
         self._measure(night, part, 1.0)
         run = measure.run_of(part, night.folder)
         return matrix.read_matrix(part, run, measure.last_words(part, night.folder))

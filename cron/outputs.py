@@ -12,7 +12,7 @@ from npc.cron.series import label, matches
 from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.records.record import moment
 from npc.records.units import METRICS, format_quantity
-from npc.records.verdicts import Matrix, NightSuspect, Verdict
+from npc.records.verdicts import NightSuspect, PairMatrix, Verdict
 
 #: Rows of the table, at most; verdict.json has all.
 ROWS: Final = 60
@@ -31,7 +31,10 @@ _NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010
 
 
 def table(
-    night: NightVerdict, notes: Sequence[str] = (), matrix: Matrix | None = None, drain: Sequence[str] = ()
+    night: NightVerdict,
+    notes: Sequence[str] = (),
+    matrix: PairMatrix | None = None,
+    drain: Sequence[str] = (),
 ) -> str:
     """What a person reads in the morning: the worst first, whom to look at, what happened besides.
 

@@ -15,7 +15,7 @@ from npc.cron.outputs import junit
 from npc.cron.prometheus import textfile
 from npc.cron.verdict import NightVerdict
 from npc.files import write_whole
-from npc.records.verdicts import Matrix, NightDocument, write_night
+from npc.records.verdicts import NightDocument, PairMatrix, write_night
 
 LAST: Final = "verdict"
 
@@ -24,7 +24,7 @@ def write_verdict(
     folder: Path,
     night: NightVerdict,
     notes: Sequence[str],
-    matrix: Matrix | None = None,
+    matrix: PairMatrix | None = None,
     textfiles: Path | None = None,
 ) -> NightDocument:
     """Write the night's files into the history's folder; what ``verdict.json`` says. Raises OSError.

@@ -49,7 +49,7 @@ class NodeNights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class WorkItem:
     """What is measured as a whole: a benchmark on any nodes, or the node benchmarks on two nodes (one, where
     there is no second) and the test between them.
 
@@ -76,7 +76,7 @@ def quota(usable: int, within: int) -> int:
 
 def couples(
     states: Mapping[str, NodeState], past: NodeNights, within: int, cost_s: float | None = None
-) -> list[Work]:
+) -> list[WorkItem]:
     """The nodes whose turn it is, by twos: each with the one that it has not been measured with for longest.
 
     cost_s: of two of them.
@@ -111,7 +111,7 @@ def couples(
         # whatever sorts them by age leaves them in this order
         last = max(last, min(past.measured.get(node, -1) for node in couple))
         suspect = not set(couple).isdisjoint(past.suspects)
-        works.append(Work(name=NODES, nodes=couple, last=last, suspect=suspect, cost_s=cost_s))
+        works.append(WorkItem(name=NODES, nodes=couple, last=last, suspect=suspect, cost_s=cost_s))
     return works
 
 
@@ -130,8 +130,8 @@ def _pairs(
 
 
 def choose(
-    works: Iterable[Work], budget_s: float | None, reserve_s: float = 0.0
-) -> tuple[list[Work], list[Work]]:
+    works: Iterable[WorkItem], budget_s: float | None, reserve_s: float = 0.0
+) -> tuple[list[WorkItem], list[WorkItem]]:
     """What a night measures, in this order, and what it leaves out for its budget.
 
     First suspects, then what has not been measured for longest. What costs nobody knows how much is measured
@@ -146,7 +146,7 @@ def choose(
         return [*suspects, *unknown, *rest], []
     budget_s = max(budget_s - reserve_s, SUSPECTS * budget_s)
     # Of couples of nodes, which have one name, the first tells what the others cost.
-    first: dict[str, Work] = {}
+    first: dict[str, WorkItem] = {}
     for work in unknown:
         first.setdefault(work.name, work)
     unknown = list(first.values())
@@ -158,7 +158,7 @@ def choose(
     return chosen, [work for work in by_age if work not in chosen]
 
 
-def fitting(works: Iterable[Work], budget_s: float) -> list[Work]:
+def fitting(works: Iterable[WorkItem], budget_s: float) -> list[WorkItem]:
     """Those that fit into the budget one after the other; what costs nobody knows how much always does."""
     found = []
     for work in works:

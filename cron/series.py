@@ -53,7 +53,7 @@ class HostGroup(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Placements:
+class PlacedMedians:
     """What was measured where, the oldest first: medians of one series in one night on some hosts.
 
     series, night, place: their numbers. logarithm: of the median. disturbed: whether others used the CPUs
@@ -68,7 +68,7 @@ class Placements:
     places: tuple[HostGroup, ...]
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[int, int, HostGroup, float, bool]]) -> Placements:
+    def of(cls, rows: Sequence[tuple[int, int, HostGroup, float, bool]]) -> PlacedMedians:
         """From rows in any order."""
         number: dict[HostGroup, int] = {}
         rows = sorted(rows, key=itemgetter(1))
@@ -109,7 +109,7 @@ class Placements:
         return tuple(found), np.array([number[pair] if pair else -1 for pair in pairs], dtype=np.intp)
 
 
-class Measured(NamedTuple):
+class NightMeasurement(NamedTuple):
     """What one night has of one series beside its values.
 
     statuses: those that are not ``ok``, each once. hosts: whom it was measured on, in the order of their
@@ -123,7 +123,7 @@ class Measured(NamedTuple):
     disturbed_on: tuple[tuple[str, ...], ...] = ()
 
 
-_NOTHING: Final = Measured()
+_NOTHING: Final = NightMeasurement()
 
 
 class BenchmarkAttempt(NamedTuple):
@@ -150,10 +150,10 @@ class Panel:
     times: tuple[str, ...]
     value: Floats
     again: Floats
-    measured: Mapping[tuple[int, int], Measured] = field(default_factory=dict)
+    measured: Mapping[tuple[int, int], NightMeasurement] = field(default_factory=dict)
     broken: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     attempts: Mapping[str, Sequence[BenchmarkAttempt]] = field(default_factory=dict)
-    placed: Placements = field(default_factory=lambda: Placements.of(()))
+    placed: PlacedMedians = field(default_factory=lambda: PlacedMedians.of(()))
 
     def until(self, night: int) -> Panel:
         """The panel that ends with an earlier night. Series that had no value yet are still there (`seen`),
@@ -173,7 +173,7 @@ class Panel:
         found: Booleans = np.any(~np.isnan(self.value) | ~np.isnan(self.again), axis=1) | lies
         return found
 
-    def at(self, s: int, t: int | None = None) -> Measured:
+    def at(self, s: int, t: int | None = None) -> NightMeasurement:
         """What night `t`, by default the last one, has of series `s`."""
         return self.measured.get((s, len(self.runs) - 1 if t is None else t), _NOTHING)
 
@@ -317,7 +317,7 @@ def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) ->
     keys.sort(key=lambda key: key.order)
     shape = len(keys), len(runs)
     value, again = np.full(shape, np.nan), np.full(shape, np.nan)
-    measured: dict[tuple[int, int], Measured] = {}
+    measured: dict[tuple[int, int], NightMeasurement] = {}
     placed: list[tuple[int, int, HostGroup, float, bool]] = []
     for s, key in enumerate(keys):
         for run, of_series in groups[key].items():
@@ -328,7 +328,7 @@ def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) ->
                 again[at] = median_again
             here = list(_by_place(key, of_series))
             placed += [(*at, *each) for each in here]
-            measured[at] = Measured(
+            measured[at] = NightMeasurement(
                 statuses=tuple(dict.fromkeys(row.status for row in rows if row.status != OK)),
                 hosts=tuple(dict.fromkeys(host for row in rows for host in row.hosts)),
                 disturbed=_share((*of_series.first, *of_series.again)),
@@ -352,7 +352,7 @@ def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) ->
             for run, of_night in broken.items()
         },
         attempts=attempts,
-        placed=Placements.of(placed),
+        placed=PlacedMedians.of(placed),
     )
 
 

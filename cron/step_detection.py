@@ -53,7 +53,7 @@ RELEARN: Final = 20
 _VALUE, _FIRST, _STEP, _ODD = range(4)
 
 
-class Judged(NamedTuple):
+class JudgedNight(NamedTuple):
     """One night by series, in log units where nothing else is said.
 
     location: median of the quiet nights before; NaN where they are too few. sigma: standard deviation of a
@@ -91,7 +91,7 @@ class StepDetection:
         """Forget everything about some series: somebody accepted that a new time has begun for them."""
         self._nights[:, which] = self._location[which] = self.limit[which] = np.nan
 
-    def night(self, first: Floats, again: Floats) -> Judged:
+    def night(self, first: Floats, again: Floats) -> JudgedNight:
         """Judge a night by its draws (S values each, NaN where there is none), and remember it."""
         nights, measured = self._nights, ~np.isnan(first)
         known = self._remember(measured, first, again)
@@ -105,7 +105,7 @@ class StepDetection:
         low = sense * last >= np.maximum(sense * last.mean(axis=1, keepdims=True) / 2, MIN_EFFECT)
         found = (low.sum(axis=1) >= 2) & low[:, -1]
         nights[_ODD, found & (np.abs(evidence) >= self._threshold), WINDOW:] = 1
-        return Judged(
+        return JudgedNight(
             self._location, self._sigma, known,
             score=np.where(found, evidence, 0.0).clip(0.0),
             tonight=np.nan_to_num(normal_score(-off[:, -1] / self._sigma, self._dof)).clip(0.0),

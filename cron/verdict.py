@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from npc.records.series import Series
 from npc.records.verdicts import (
-    Common,
+    CommonEvent,
     Coverage,
     Direction,
     JudgedSeries,
-    Matrix,
     NightDocument,
     NightSuspect,
-    Postponed,
+    PairMatrix,
+    PostponedBenchmark,
     Verdict,
 )
 
@@ -82,9 +82,9 @@ class NightVerdict:
     failures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rule: tuple[str, ...] = ()
     lost: Mapping[str, str] = field(default_factory=dict)
-    postponed: tuple[Postponed, ...] = ()
+    postponed: tuple[PostponedBenchmark, ...] = ()
     coverage: Coverage | None = None
-    common: Common | None = None
+    common: CommonEvent | None = None
 
     @property
     def exit_code(self) -> int:
@@ -96,7 +96,7 @@ class NightVerdict:
         """How many series each verdict has, by its name, the mildest first."""
         return {verdict.name: sum(each.verdict is verdict for each in self.series) for verdict in Verdict}
 
-    def document(self, notes: Sequence[str] = (), pairs: Matrix | None = None) -> NightDocument:
+    def document(self, notes: Sequence[str] = (), pairs: PairMatrix | None = None) -> NightDocument:
         """What ``verdict.json`` says of it. notes: what happened besides. pairs: that of the suspects."""
         same = {name: getattr(self, name) for name in NightDocument.__struct_fields__ if hasattr(self, name)}
         series = tuple(each.entry() for each in self.series)

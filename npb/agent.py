@@ -32,7 +32,7 @@ from npc.npb.messages import BadMessage, Decoder, encode
 from npc.npb.processes import UNKILLABLE_S, adopt_orphans, descendants, reap, signal_each
 
 if TYPE_CHECKING:
-    from npc.machine.around import Around
+    from npc.machine.around import LaunchObservations
 
 #: Between asking a tool to end (SIGTERM) and killing it.
 GRACE_S: Final = 0.4
@@ -47,7 +47,7 @@ LOST_AFTER_S: Final = 15
 LATE_S: Final = 30.0
 #: The rank has this long to end after it was told its exit code.
 RANK_END_S: Final = 3.0
-#: The exit code where the run's limit was reached, as of `npc.npb.launch_result.Blame`.
+#: The exit code where the run's limit was reached, as of `npc.npb.launch_result.BlamedSide`.
 LIMIT_REACHED: Final = 5
 #: Pieces of output that are sent before the agent looks for what else has happened.
 _PIECES_AT_ONCE: Final = 16
@@ -88,7 +88,7 @@ class Agent:
         self._outbox = bytearray()
         self._tool: Child | None = None
         self._role = ""
-        self._around: Around | None = None
+        self._around: LaunchObservations | None = None
         self._tool_id = 0
         self._ending = False
         self._leaving: int | None = None
@@ -386,10 +386,10 @@ def _pieces(tool: Child, tool_id: int, parts: Sequence[OutputPart], last: bool) 
         tool.close()
 
 
-def _watch() -> Around:
-    from npc.machine.around import Around  # not loaded by every node before MPI
+def _watch() -> LaunchObservations:
+    from npc.machine.around import LaunchObservations  # not loaded by every node before MPI
 
-    return Around()
+    return LaunchObservations()
 
 
 def start_process(rank: int) -> None:

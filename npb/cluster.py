@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _JUDGED: Final = ("bandwidth", "latency", "message_rate")
 
 
-class Attempt(NamedTuple):
+class PairAttempt(NamedTuple):
     """One finished measurement of a pair. round: None where it was repeated by itself (attempt 1)."""
 
     server: str
@@ -62,7 +62,7 @@ def labels(hosts: Sequence[str]) -> list[str]:
     return [host if count[host] == 1 else f"{host}:{rank}" for rank, host in enumerate(hosts)]
 
 
-def by_series(attempts: Iterable[Attempt]) -> dict[PairReadings, list[PairResult]]:
+def by_series(attempts: Iterable[PairAttempt]) -> dict[PairReadings, list[PairResult]]:
     """Results of each series. A measurement that failed without a value failed in all of them."""
     found: dict[PairReadings, list[PairResult]] = {}
     failed: list[PairResult] = []

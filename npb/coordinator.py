@@ -26,9 +26,9 @@ from npc.machine.load import watch_s
 from npc.machine.processes import die_with_parent
 from npc.npb import addresses, cluster, placement, sweep
 from npc.npb.interfaces import HostView
-from npc.npb.launch_result import RAW, Blame, LaunchResult, parser_of
-from npc.npb.measure import Outcome, PairMeasurement
-from npc.npb.nodes import HostLost, Node, Reception
+from npc.npb.launch_result import RAW, BlamedSide, LaunchResult, parser_of
+from npc.npb.measure import PairMeasurement, StepOutcome
+from npc.npb.nodes import AgentReception, HostLost, Node
 from npc.npb.options import DRAW_SEED, LauncherOptions
 from npc.npb.results import Results
 from npc.npb.sweep import SweepStep
@@ -45,14 +45,14 @@ USAGE: Final = 2
 PARTLY: Final = 6
 
 
-class Turn(NamedTuple):
+class AttemptPlace(NamedTuple):
     """Where a measurement stands: its round, None if it belongs to none; 1 if it is a repetition."""
 
     round: int | None
     attempt: int
 
 
-class Unusable(Exception):
+class NothingMeasurable(Exception):
     """Nothing can be measured: the text says why, for the person at the terminal."""
 
 
@@ -75,7 +75,7 @@ def run_coordinator(
     people = options.format == "table"
     guard(*(placement.ends_at_terminal(stream, or_else=people) for stream in (1, 2)))
     conductor = Conductor(options, [view.name for view in views])
-    code = asyncio.run(conductor.conduct(Reception(views, secret, conductor.interrupt), listeners, own))
+    code = asyncio.run(conductor.conduct(AgentReception(views, secret, conductor.interrupt), listeners, own))
     if 0 in conductor.silent and os.getppid() == agent_pid:
         os.kill(agent_pid, signal.SIGKILL)  # stopped, it would keep its rank, and with it the whole job
     return code
@@ -95,14 +95,14 @@ class Conductor:
         self._seed: int | None = None
         self._labels = cluster.labels(hosts) if options.pairs else list(hosts)
         self._topology: Topology | None = None
-        self._attempts: list[cluster.Attempt] = []
+        self._attempts: list[cluster.PairAttempt] = []
         self._notes: set[str] = set()
         self._table: dict[str, str] | None = None
         #: Ranks whose agents did not answer, known at the end.
         self.silent: set[int] = set()
 
     async def conduct(
-        self, reception: Reception, listeners: Sequence[socket.socket], own: socket.socket
+        self, reception: AgentReception, listeners: Sequence[socket.socket], own: socket.socket
     ) -> int:
         """Everything; returns npb's exit code."""
         loop = asyncio.get_running_loop()
@@ -125,7 +125,7 @@ class Conductor:
             except asyncio.CancelledError:
                 pass
             code = self._finish()
-        except (Unusable, OSError) as problem:
+        except (NothingMeasurable, OSError) as problem:
             why = _cannot_write(problem) if isinstance(problem, OSError) else problem
             print(f"npb: {why}", file=sys.stderr, flush=True)
             code = USAGE
@@ -165,28 +165,28 @@ class Conductor:
     async def _measure_one(self, steps: Sequence[SweepStep]) -> None:
         """Rank 0 serves rank 1; without either there is nothing to measure."""
         if len(self._hosts) > 2:
-            raise Unusable(
+            raise NothingMeasurable(
                 f"{len(self._hosts)} processes were started, one pair needs two; --pairs measures many"
             )
         for rank, host in enumerate(self._hosts):
             if rank not in self._nodes:
-                raise Unusable(
+                raise NothingMeasurable(
                     f"the agent of rank {rank} on {host} did not come to {self._hosts[0]} (a firewall?)"
                 )
         try:
             address = await self._address(self._nodes[0], self._nodes[1])
         except (addresses.NoAddress, HostLost) as error:
-            raise Unusable(str(error)) from None
+            raise NothingMeasurable(str(error)) from None
         if self._options.runs is not None:
             self._results = self._open_results(len(steps))
-            await self._steps(0, 1, address, steps, len(steps), Turn(None, 0))
+            await self._steps(0, 1, address, steps, len(steps), AttemptPlace(None, 0))
             return
         rounds = Rounds([None] * len(steps), self._goal(), self._options.benchmark or self._tool())
         self._results = results = self._open_results(rounds.planned)
         turns = (
             replace(steps[place], sample=sample) for place, sample in rounds.turns(results.expect, self._seed)
         )
-        await self._steps(0, 1, address, turns, rounds.planned, Turn(None, 0), rounds.tell)
+        await self._steps(0, 1, address, turns, rounds.planned, AttemptPlace(None, 0), rounds.tell)
 
     async def _measure_pairs(self, which: str, steps: Sequence[SweepStep]) -> None:
         """All rounds, then the worst pairs once more, then the verdict."""
@@ -195,17 +195,17 @@ class Conductor:
 
         options = self._options
         if options.runs is None:
-            raise Unusable("--runs auto measures one pair; --pairs takes a number")
+            raise NothingMeasurable("--runs auto measures one pair; --pairs takes a number")
         try:
             self._topology = fabric.load(options.topology) if options.topology else None
             plan = schedule.schedule(which, self._labels, seed=self._seed, serial=options.serial)
         except (schedule.InvalidPattern, fabric.InvalidTopology) as error:
-            raise Unusable(str(error)) from None
+            raise NothingMeasurable(str(error)) from None
         self._results = self._open_results(plan.pairs * len(steps), plan.seed)
         for run in range(options.runs):
             of_run = [step for step in steps if step.sample == run]
             for number, pairs in enumerate(plan.of_run(run)):
-                await self._round(pairs, of_run, Turn(run * len(plan) + number, 0))
+                await self._round(pairs, of_run, AttemptPlace(run * len(plan) + number, 0))
                 if options.fail_fast and self._any_failed():
                     return
         if len(self._hosts) > 2:
@@ -219,9 +219,11 @@ class Conductor:
         pairs = [(ranks[server], ranks[client]) for server, client in names]
         serial = self._options.serial
         for disjoint in [[pair] for pair in pairs] if serial else disjoint_rounds(pairs):
-            await self._round(disjoint, steps, Turn(None, 1))
+            await self._round(disjoint, steps, AttemptPlace(None, 1))
 
-    async def _round(self, pairs: Sequence[tuple[int, int]], steps: Sequence[SweepStep], place: Turn) -> None:
+    async def _round(
+        self, pairs: Sequence[tuple[int, int]], steps: Sequence[SweepStep], place: AttemptPlace
+    ) -> None:
         """Disjoint pairs at once; the round ends with its slowest pair."""
         measured = await asyncio.gather(
             *(self._pair(server, client, steps, place) for server, client in pairs),
@@ -231,7 +233,7 @@ class Conductor:
             if problem is not None:
                 raise problem
 
-    async def _pair(self, server: int, client: int, steps: Sequence[SweepStep], place: Turn) -> None:
+    async def _pair(self, server: int, client: int, steps: Sequence[SweepStep], place: AttemptPlace) -> None:
         """One pair of many: what is wrong with it is recorded, and the rest goes on."""
         try:
             for rank in (server, client):
@@ -241,8 +243,8 @@ class Conductor:
                     raise HostLost(lost)
             address = await self._address(self._nodes[server], self._nodes[client])
         except (HostLost, addresses.NoAddress) as error:
-            result = LaunchResult(f"unavailable: {error}", Blame.SERVER)
-            self._add(Outcome(steps[0], steps[0].client, now(), result), server, client, place)
+            result = LaunchResult(f"unavailable: {error}", BlamedSide.SERVER)
+            self._add(StepOutcome(steps[0], steps[0].client, now(), result), server, client, place)
             return
         await self._steps(server, client, address, steps, len(steps), place)
 
@@ -253,7 +255,7 @@ class Conductor:
         address: str,
         steps: Iterable[SweepStep],
         number_of_steps: int,
-        place: Turn,
+        place: AttemptPlace,
         tell: Callable[[float, Sequence[Reading] | None], None] | None = None,
     ) -> None:
         """Measure the steps on one pair and write down each as it ends, the interrupted one, too.
@@ -280,7 +282,7 @@ class Conductor:
             await measurement.abort()
             if step:
                 result = LaunchResult(*self._why_cut_short())
-                self._add(Outcome(step, step.client, began, result), server, client, place)
+                self._add(StepOutcome(step, step.client, began, result), server, client, place)
             raise
         if number is not None:
             self._results.add_server_output(number, output)
@@ -290,23 +292,28 @@ class Conductor:
             self._notes.add(measurement.note)
             print(f"npb: {measurement.note}", file=sys.stderr)
 
-    def _add(self, outcome: Outcome, server: int, client: int, place: Turn) -> int:
+    def _add(self, outcome: StepOutcome, server: int, client: int, place: AttemptPlace) -> int:
         assert self._results
         names = (self._labels[server], self._labels[client])
         number = self._results.add(outcome, names, {"attempt": str(place.attempt)} if place.attempt else {})
         if self._options.pairs:
             size = swept_size(outcome.step.values)
-            self._attempts.append(cluster.Attempt(*names, place.round, place.attempt, outcome.result, size))
+            self._attempts.append(
+                cluster.PairAttempt(*names, place.round, place.attempt, outcome.result, size)
+            )
         return number
 
     def _any_failed(self) -> bool:
         assert self._results
         return any(launch.status != OK for launch in self._results.launches)
 
-    def _why_cut_short(self) -> tuple[str, Blame]:
+    def _why_cut_short(self) -> tuple[str, BlamedSide]:
         if self._signal:
-            return f"failed: interrupted by {signal.Signals(self._signal).name}", Blame.CLIENT
-        return f"timeout: the whole run reached its limit of {self._options.total_timeout:g} s", Blame.TIME
+            return f"failed: interrupted by {signal.Signals(self._signal).name}", BlamedSide.CLIENT
+        return (
+            f"timeout: the whole run reached its limit of {self._options.total_timeout:g} s",
+            BlamedSide.TIME,
+        )
 
     # -- preparing -----------------------------------------------------------------------------------
 
@@ -315,7 +322,7 @@ class Conductor:
         try:
             steps = sweep.plan(options.servercmd, options.clientcmd, options.repeat, options.runs or 1)
         except sweep.BadRepeat as error:
-            raise Unusable(str(error)) from None
+            raise NothingMeasurable(str(error)) from None
         if options.shuffle is not None:
             any_seed = options.shuffle == DRAW_SEED
             self._seed = random.SystemRandom().randrange(2**31) if any_seed else options.shuffle
@@ -330,13 +337,13 @@ class Conductor:
         try:
             return Goal(**{name: value for name, value in asked.items() if value is not None})
         except ValueError as error:
-            raise Unusable(str(error)) from None
+            raise NothingMeasurable(str(error)) from None
 
     def _parser(self) -> str:
         known = parsers.names()
         name = self._options.parser or parser_of(self._options.clientcmd, known)
         if name != RAW and name not in known:
-            raise Unusable(f"there is no parser {name!r}; there are: raw, {', '.join(known)}")
+            raise NothingMeasurable(f"there is no parser {name!r}; there are: raw, {', '.join(known)}")
         return name
 
     def _check_cpus(self, option: str, cpus: frozenset[int], rank: int) -> None:
@@ -346,7 +353,7 @@ class Conductor:
                 if self._options.pairs or node.rank == rank:
                     placement.within(cpus, node.cpus, node.name)
         except ValueError as error:
-            raise Unusable(f"{option}: {error}") from None
+            raise NothingMeasurable(f"{option}: {error}") from None
 
     def _watches(self) -> bool:
         """Whether to look what others compute: not where several pairs share a node, whose tools would be
@@ -354,14 +361,14 @@ class Conductor:
         try:
             return watch_s() > 0 and len(self._hosts) in (2, len(set(self._hosts)))
         except click.UsageError as error:
-            raise Unusable(str(error)) from None
+            raise NothingMeasurable(str(error)) from None
 
     def _address_table(self) -> dict[str, str] | None:
         path = self._options.hostfile_addresses
         try:
             return addresses.read_table(Path(path)) if path else None
         except (OSError, ValueError) as error:
-            raise Unusable(f"--hostfile-addresses: {error}") from None
+            raise NothingMeasurable(f"--hostfile-addresses: {error}") from None
 
     async def _address(self, server: Node, client: Node) -> str:
         """What stands for HOSTNAME. Raises `npc.npb.addresses.NoAddress`, `HostLost`."""
@@ -395,9 +402,9 @@ class Conductor:
                 options.benchmark or tool,
             )
         except FileExistsError:
-            raise Unusable(f"{options.output} holds launches already; name another folder") from None
+            raise NothingMeasurable(f"{options.output} holds launches already; name another folder") from None
         except OSError as error:
-            raise Unusable(_cannot_write(error)) from None
+            raise NothingMeasurable(_cannot_write(error)) from None
 
     # -- the end -------------------------------------------------------------------------------------
 
@@ -413,9 +420,9 @@ class Conductor:
         if self._signal:
             return 128 + self._signal
         if self._out_of_time:
-            return Blame.TIME.value
+            return BlamedSide.TIME.value
         blames = self._results.blames() if self._results else []
-        failed = [blame for blame in blames if blame is not Blame.NONE]
+        failed = [blame for blame in blames if blame is not BlamedSide.NONE]
         if not failed:
             return 0
         return failed[0].value if len(failed) == len(blames) else PARTLY

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from npc.machine.command import last_line
-from npc.npb.nodes import Ended, ending
+from npc.npb.nodes import ToolEnd, ending
 from npc.npb.output import READ_BYTES, Output
 from npc.records.launch import command_of, tool_of
 from npc.records.reading import Reading
@@ -30,7 +30,7 @@ _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m|\[2;35m|\[0m")
 _NOBODY_RECEIVED: Final = 0.01
 
 
-class Blame(Enum):
+class BlamedSide(Enum):
     """Which side a failed step is laid to; its value is npb's exit code."""
 
     NONE = 0
@@ -43,7 +43,7 @@ class LaunchResult(NamedTuple):
     """A step's status (as in `npc.records.record.Record`), whom it blames, and what the parser read."""
 
     status: str
-    blame: Blame
+    blame: BlamedSide
     readings: tuple[Reading, ...] = ()
     received: float | None = None
 
@@ -56,39 +56,39 @@ def parser_of(argv: Sequence[str], known: Sequence[str]) -> str:
     return "perftest" if _PERFTEST.fullmatch(tool) and "perftest" in known else RAW
 
 
-def judge(parser: str, argv: Sequence[str], client: Ended, datagrams: int) -> LaunchResult:
+def judge(parser: str, argv: Sequence[str], client: ToolEnd, datagrams: int) -> LaunchResult:
     """The result of a client whose server lived. `datagrams`: UDP datagrams its host received meanwhile."""
     readings = read(parser, argv, client.output)
     if client.timed_out:
-        return LaunchResult(f"timeout: {tool_of(argv)} still ran after its limit", Blame.TIME, readings)
+        return LaunchResult(f"timeout: {tool_of(argv)} still ran after its limit", BlamedSide.TIME, readings)
     if client.exit != 0:
         status = (
             _unavailable(readings) or f"failed: {how_it_ended(tool_of(argv), client.exit, client.output)}"
         )
-        return LaunchResult(status, Blame.CLIENT, readings)
+        return LaunchResult(status, BlamedSide.CLIENT, readings)
     bad = next((reading.status for reading in readings if reading.status != OK), None)
     if bad is not None:
-        return LaunchResult(bad, Blame.CLIENT, readings)
+        return LaunchResult(bad, BlamedSide.CLIENT, readings)
     if parser != RAW and not readings and not _only_quits(argv):
         reason = _last_printed(client.output) or "it printed nothing"
         if client.output.too_long:
             reason = f"it printed more than the {format_size(READ_BYTES)} in which numbers are looked for"
-        return LaunchResult(f"failed: {tool_of(argv)} exited 0 without a result: {reason}", Blame.CLIENT)
+        return LaunchResult(f"failed: {tool_of(argv)} exited 0 without a result: {reason}", BlamedSide.CLIENT)
     received = _received(argv, client, datagrams)
     if received is not None and received < _NOBODY_RECEIVED:
         status = (
             f"invalid: the server received {received:.1%} of the messages that {tool_of(argv)} counts as sent"
         )
-        return LaunchResult(status, Blame.CLIENT, readings, received)
-    return LaunchResult(OK, Blame.NONE, readings, received)
+        return LaunchResult(status, BlamedSide.CLIENT, readings, received)
+    return LaunchResult(OK, BlamedSide.NONE, readings, received)
 
 
-def unavailable(parser: str, argv: Sequence[str], ended: Ended) -> str:
+def unavailable(parser: str, argv: Sequence[str], ended: ToolEnd) -> str:
     """The status of a tool that its node cannot serve (no RDMA device); empty if it ended otherwise."""
     return _unavailable(read(parser, argv, ended.output))
 
 
-def cut(result: LaunchResult, output: Output, blame: Blame, where: str = "") -> LaunchResult:
+def cut(result: LaunchResult, output: Output, blame: BlamedSide, where: str = "") -> LaunchResult:
     """The result of a launch of which a tool's output is not whole: no ``ok``, whatever it was. blame: the
     tool's side; where: words before those of the cut."""
     if not output.cut:
@@ -129,7 +129,7 @@ def _only_quits(argv: Sequence[str]) -> bool:
     return tool_of(argv) == "qperf" and command_of(argv)[2:] == ["quit"]
 
 
-def _received(argv: Sequence[str], client: Ended, datagrams: int) -> float | None:
+def _received(argv: Sequence[str], client: ToolEnd, datagrams: int) -> float | None:
     """Of the messages that sockperf's throughput test sent by UDP, the part that the server's host received.
 
     A bound from above: other datagrams to that host count as well. None for every other test.

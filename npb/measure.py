@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from npc.machine.around import join
 from npc.npb import addresses
-from npc.npb.launch_result import Blame, LaunchResult, cut, how_it_ended, judge, unavailable
-from npc.npb.nodes import CannotRun, Ended, HostLost, Node, Running, Seen
+from npc.npb.launch_result import BlamedSide, LaunchResult, cut, how_it_ended, judge, unavailable
+from npc.npb.nodes import CannotRun, HostLost, Node, RunningTool, Seen, ToolEnd
 from npc.npb.options import LauncherOptions
 from npc.npb.output import Output
 from npc.npb.sweep import SweepStep
@@ -37,7 +37,7 @@ _STOP_SIGNALS: Final = {"sockperf": signal.SIGINT}
 
 
 @dataclass
-class Outcome:
+class StepOutcome:
     """A finished step.
 
     client: how its client ended, None if it never started. server_output: what the server printed meanwhile.
@@ -49,7 +49,7 @@ class Outcome:
     started: str
     result: LaunchResult
     seconds: float = 0.0
-    client: Ended | None = None
+    client: ToolEnd | None = None
     server_output: Output = field(default_factory=Output.of)
     placement: dict[str, str] = field(default_factory=dict)
     seen: dict[str, Any] = field(default_factory=dict)
@@ -87,8 +87,8 @@ class PairMeasurement:
         self._address = address
         self._interface = addresses.interface_of(server.view, client.view, address)
         self._options = options
-        self._server: Running | None = None
-        self._client_running: Running | None = None
+        self._server: RunningTool | None = None
+        self._client_running: RunningTool | None = None
         self._server_output = Output.of()
         self._datagrams = 0
         self._server_seen: Seen = None
@@ -96,12 +96,12 @@ class PairMeasurement:
         self._learn = steps > 1
         self.note = ""
 
-    async def step(self, step: SweepStep) -> Outcome:
+    async def step(self, step: SweepStep) -> StepOutcome:
         """One client. Whatever goes wrong with the tools or the hosts is in the outcome."""
         server_argv, client_argv = (
             addresses.fill(argv, self._address, self._server_node.port) for argv in (step.server, step.client)
         )
-        outcome = Outcome(step, client_argv, now(), LaunchResult("", Blame.NONE))
+        outcome = StepOutcome(step, client_argv, now(), LaunchResult("", BlamedSide.NONE))
         if self._interface:
             outcome.placement[INTERFACE] = self._interface
         began = time.monotonic()
@@ -116,19 +116,19 @@ class PairMeasurement:
         except CannotRun as error:
             status = error.ended and unavailable(self._options.parser, server_argv, error.ended)
             outcome.result = LaunchResult(
-                status or f"{error.kind}: server on {self._server_node.name}: {error}", Blame.SERVER
+                status or f"{error.kind}: server on {self._server_node.name}: {error}", BlamedSide.SERVER
             )
         except HostLost as error:
             lost = self._server_node if self._server_node.lost else self._client_node
-            blame = Blame.SERVER if lost is self._server_node else Blame.CLIENT
+            blame = BlamedSide.SERVER if lost is self._server_node else BlamedSide.CLIENT
             outcome.result = LaunchResult(f"failed: {error}", blame)
             await self.abort()
         outcome.seconds = outcome.client.seconds if outcome.client else time.monotonic() - began
         outcome.server_output = self._server_output
         if outcome.client:
-            outcome.result = cut(outcome.result, outcome.client.output, Blame.CLIENT)
+            outcome.result = cut(outcome.result, outcome.client.output, BlamedSide.CLIENT)
         server = f"server on {self._server_node.name}: "
-        outcome.result = cut(outcome.result, outcome.server_output, Blame.SERVER, server)
+        outcome.result = cut(outcome.result, outcome.server_output, BlamedSide.SERVER, server)
         return outcome
 
     async def finish(self) -> Output:
@@ -181,20 +181,22 @@ class PairMeasurement:
         assert self._server
         await asyncio.wait({self._server.ended}, timeout=limit_s)
 
-    def _take_output(self, ended: Ended, of_server: bool) -> None:
+    def _take_output(self, ended: ToolEnd, of_server: bool) -> None:
         if of_server:
             self._server_output.add(ended.output)
 
     # -- the client ----------------------------------------------------------------------------------
 
-    async def _client(self, outcome: Outcome) -> LaunchResult:
+    async def _client(self, outcome: StepOutcome) -> LaunchResult:
         options, server = self._options, self._server
         assert server
         try:
             client = await self._client_node.start_client(outcome.argv, options.client_cpus, options.timeout)
         except CannotRun as error:
             await self._after_step()
-            return LaunchResult(f"{error.kind}: client on {self._client_node.name}: {error}", Blame.CLIENT)
+            return LaunchResult(
+                f"{error.kind}: client on {self._client_node.name}: {error}", BlamedSide.CLIENT
+            )
         self._client_running = client
         outcome.placement["client_cpus"] = client.cpus
         server_died = await self._until_client_ends(client, server)
@@ -209,10 +211,10 @@ class PairMeasurement:
             return LaunchResult(f"{result.status} of {options.timeout:g} s", result.blame, result.readings)
         if failure or server_died:
             status = f"failed: server on {self._server_node.name}: {failure or 'it ended in mid-step'}"
-            return LaunchResult(status, Blame.SERVER, result.readings)
+            return LaunchResult(status, BlamedSide.SERVER, result.readings)
         return result
 
-    async def _until_client_ends(self, client: Running, server: Running) -> bool:
+    async def _until_client_ends(self, client: RunningTool, server: RunningTool) -> bool:
         """Wait for the client; True if the server ended and left it alone."""
         limit_s = self._options.timeout + 10.0  # the agent keeps the limit; this is for one that cannot
         await asyncio.wait({client.ended, server.ended}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
@@ -225,7 +227,7 @@ class PairMeasurement:
             await asyncio.wait({client.ended}, timeout=CLIENT_AFTER_SERVER_S)
         return not client.ended.done()
 
-    async def _server_after(self, server: Running, client_ok: bool) -> tuple[int, str]:
+    async def _server_after(self, server: RunningTool, client_ok: bool) -> tuple[int, str]:
         """UDP datagrams that the server's host received in this step, and how the server failed if it did."""
         if not server.ended.done():
             if self._one_shot and client_ok:

@@ -44,7 +44,7 @@ class CannotRun(RuntimeError):
     ended: how a server ended that did so before it listened.
     """
 
-    def __init__(self, message: str, ended: Ended | None = None) -> None:
+    def __init__(self, message: str, ended: ToolEnd | None = None) -> None:
         super().__init__(message)
         self.ended = ended
 
@@ -55,7 +55,7 @@ class CannotRun(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Ended:
+class ToolEnd:
     """The end of a tool: exit code (negative for a signal), wall time, and output not reported before.
 
     seen: on this node, around the tool.
@@ -70,13 +70,13 @@ class Ended:
 
 
 @dataclass
-class Running:
+class RunningTool:
     """A tool that runs on a node. `cpus` is the CPU list that it really has."""
 
     argv: tuple[str, ...]
     cpus: str
     datagrams: int
-    ended: asyncio.Future[Ended]
+    ended: asyncio.Future[ToolEnd]
 
 
 class Node:
@@ -91,7 +91,7 @@ class Node:
         self._stream = stream
         self._numbers = itertools.count(1)
         self._replies: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._running: dict[int, asyncio.Future[Ended]] = {}
+        self._running: dict[int, asyncio.Future[ToolEnd]] = {}
         #: By tool, what it printed and nobody has asked for yet.
         self._printed: defaultdict[int, Output] = defaultdict(Output.of)
         self._heard_s = 0.0
@@ -124,7 +124,7 @@ class Node:
 
     async def start_server(
         self, argv: Sequence[str], cpus: Collection[int], ready_s: float, ready_after_s: float | None
-    ) -> Running:
+    ) -> RunningTool:
         """Start a server, on all CPUs of the job if `cpus` names none, and wait until it listens.
 
         Raises `CannotRun`, `HostLost`.
@@ -148,11 +148,11 @@ class Node:
             if "cpus" not in message:
                 self._running.pop(number, None)
                 raise CannotRun(message["error"])
-            ended = await self.stop(Running(tuple(argv), "", 0, running))
+            ended = await self.stop(RunningTool(tuple(argv), "", 0, running))
             raise CannotRun(f"{argv[0]} {message['error']}{_last_lines(ended)}")
-        return Running(tuple(argv), message["cpus"], message["datagrams"], running)
+        return RunningTool(tuple(argv), message["cpus"], message["datagrams"], running)
 
-    async def start_client(self, argv: Sequence[str], cpus: Collection[int], timeout_s: float) -> Running:
+    async def start_client(self, argv: Sequence[str], cpus: Collection[int], timeout_s: float) -> RunningTool:
         """Start a client, which ends or is ended after `timeout_s`. Raises `CannotRun`, `HostLost`."""
         number, running = self._expect_end()
         how: dict[str, Any] = {"role": "client", "argv": argv, "cpus": sorted(cpus), "timeout_s": timeout_s}
@@ -160,7 +160,7 @@ class Node:
         if "error" in message:
             self._running.pop(number, None)
             raise CannotRun(message["error"])
-        return Running(tuple(argv), message["cpus"], message["datagrams"], running)
+        return RunningTool(tuple(argv), message["cpus"], message["datagrams"], running)
 
     async def state(self) -> tuple[Output, int, Seen]:
         """New output of the tool, the UDP datagrams that its host has received in all, and what was seen
@@ -174,7 +174,7 @@ class Node:
         found: dict[str, list[str]] = message["found"]
         return found
 
-    async def stop(self, tool: Running, signum: int = signal.SIGTERM) -> Ended:
+    async def stop(self, tool: RunningTool, signum: int = signal.SIGTERM) -> ToolEnd:
         """End a tool: signal, then SIGKILL after the grace. Raises `HostLost`."""
         if not tool.ended.done():
             self._send({"do": "stop", "signal": int(signum), "grace_s": GRACE_S})
@@ -192,10 +192,10 @@ class Node:
             except asyncio.TimeoutError:
                 self._lose_silent(f"did not end within {LEAVES_S:g} s")
 
-    def _expect_end(self) -> tuple[int, asyncio.Future[Ended]]:
+    def _expect_end(self) -> tuple[int, asyncio.Future[ToolEnd]]:
         """The number of a tool that will be started, and its end."""
         number = next(self._numbers)
-        future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ToolEnd] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda ended: ended.exception())  # looked at, whoever waits
         self._running[number] = future
         return number, future
@@ -240,7 +240,7 @@ class Node:
             output = self._take_output(message)
             if ended and not ended.done():
                 told = {key: message[key] for key in ("exit", "seconds", "timed_out", "datagrams", "seen")}
-                ended.set_result(Ended(**told, output=output))
+                ended.set_result(ToolEnd(**told, output=output))
         elif event == "interrupted":
             interrupted(message["signal"])
 
@@ -292,7 +292,7 @@ class _Stream:
         self._writer.close()
 
 
-class Reception:
+class AgentReception:
     """Lets the agents of this launch in, and hears their hello. views: their hosts, by rank."""
 
     def __init__(self, views: Sequence[HostView], secret: bytes, interrupted: Callable[[int], None]) -> None:
@@ -353,7 +353,7 @@ def ending(exit_code: int) -> str:
     return f"{'was ended by' if exit_code < 0 else 'ended with'} {exit_words(exit_code)}"
 
 
-def _last_lines(ended: Ended) -> str:
+def _last_lines(ended: ToolEnd) -> str:
     printed = "\n".join(stream.end() for stream in ended.output)
     lines = list(filter(str.strip, printed.splitlines()))
     return ": " + " | ".join(lines[-5:]) if lines else " and printed nothing"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from npc.files import naming, no_link
-from npc.npb.launch_result import Blame, LaunchResult, read
-from npc.npb.measure import Outcome
+from npc.npb.launch_result import BlamedSide, LaunchResult, read
+from npc.npb.measure import StepOutcome
 from npc.npb.output import Output, Stream
 from npc.records.build import Origin, records_of
 from npc.records.launch import RAW, Launch, LaunchLog, batch_job
@@ -52,7 +52,7 @@ class Results:
         self._results: list[LaunchResult] = []
         self._contradicted: set[str] = set()
 
-    def add(self, outcome: Outcome, hosts: Sequence[str], extra: Mapping[str, str]) -> int:
+    def add(self, outcome: StepOutcome, hosts: Sequence[str], extra: Mapping[str, str]) -> int:
         """Write one outcome; returns its number."""
         number = len(self.launches)
         raw = f"{RAW}/{number:04d}.out"
@@ -115,13 +115,15 @@ class Results:
             shutil.rmtree(self.folder)
 
     def _is_needless(self) -> bool:
-        return self._temporary and all(blame is Blame.NONE for blame in self.blames())
+        return self._temporary and all(blame is BlamedSide.NONE for blame in self.blames())
 
-    def blames(self) -> list[Blame]:
+    def blames(self) -> list[BlamedSide]:
         """Of each launch the side that its failure is laid to; that of the client where it ended well, but
         all its numbers are contradicted."""
         return [
-            Blame.CLIENT if result.blame is Blame.NONE and launch.raw in self._contradicted else result.blame
+            BlamedSide.CLIENT
+            if result.blame is BlamedSide.NONE and launch.raw in self._contradicted
+            else result.blame
             for launch, result in zip(self.launches, self._results, strict=True)
         ]
 

@@ -23,17 +23,17 @@ MIN_FAILURES: Final = 2
 _SHOWN: Final = 64
 
 
-class Unreachable(NamedTuple):
+class UnreachableSuspects(NamedTuple):
     """Suspects that do not answer, and failures that blame nobody, one a pair that never succeeded."""
 
     suspects: list[PairSuspect]
     unexplained: list[PairResult]
 
 
-def unreachable(results: Sequence[PairResult], failures: Sequence[PairResult]) -> Unreachable:
+def unreachable(results: Sequence[PairResult], failures: Sequence[PairResult]) -> UnreachableSuspects:
     """Dead nodes, then dead links, those with most failures first; `failures` are the results of no use."""
     if len(failures) == len(results):  # the tool, its command line or the whole network: nobody in particular
-        return Unreachable(
+        return UnreachableSuspects(
             [], list({frozenset((result.a, result.b)): result for result in failures}.values())
         )
     open_failures = list(failures)
@@ -54,10 +54,10 @@ def unreachable(results: Sequence[PairResult], failures: Sequence[PairResult]) -
         suspects.append(_suspect("node", name, mine, total[name], chance))
         open_failures = rest
     links = _links(open_failures, results)
-    return Unreachable(suspects + links.suspects, links.unexplained)
+    return UnreachableSuspects(suspects + links.suspects, links.unexplained)
 
 
-def _links(failures: Sequence[PairResult], results: Sequence[PairResult]) -> Unreachable:
+def _links(failures: Sequence[PairResult], results: Sequence[PairResult]) -> UnreachableSuspects:
     attempts = {pair: len(made) for pair, made in _by_pair(results).items()}
     suspects, unexplained = [], []
     for pair, mine in sorted(_by_pair(failures).items(), key=lambda item: -len(item[1])):
@@ -69,7 +69,7 @@ def _links(failures: Sequence[PairResult], results: Sequence[PairResult]) -> Unr
             suspects.append(_suspect("link", f"{mine[0].a}–{mine[0].b}", mine, attempts[pair], chance))
         else:
             unexplained.append(mine[0])
-    return Unreachable(suspects, unexplained)
+    return UnreachableSuspects(suspects, unexplained)
 
 
 def _by_pair(results: Sequence[PairResult]) -> dict[frozenset[str], list[PairResult]]:

@@ -114,7 +114,7 @@ class Commands(click.Group):
             raise
         except click.UsageError as error:
             if not self.words and (now := _now(args[0])):
-                raise Moved(f"npc {args[0]} is {now}") from None
+                raise MovedCommand(f"npc {args[0]} is {now}") from None
             import difflib  # only here, to keep the start short
 
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), cutoff=0.5)
@@ -144,7 +144,7 @@ class Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-class Moved(click.ClickException):
+class MovedCommand(click.ClickException):
     """A command that has another name now; the message is the only line that is shown."""
 
     exit_code = 2

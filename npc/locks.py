@@ -32,7 +32,7 @@ _NO_FLOCK: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _LOOK_S: Final = 0.05
 
 
-class Held(Exception):
+class LockHeld(Exception):
     """Somebody else has the lock; the message says who."""
 
 
@@ -74,8 +74,8 @@ def only_one(path: Path, limit_s: float = 0.0, wait_s: float = 0.0) -> Iterator[
 
     `limit_s` is how long it will be held at most, 0 if that is not known. Who may write into its folder may
     take it, and nobody else: who could only read it could lock it, too (flock(2)), and stop a night. Raises
-    `Held`, and OSError as the file system does, also where `path` is a link: the file is written to, and a
-    link may lead anywhere.
+    `LockHeld`, and OSError as the file system does, also where `path` is a link: the file is written to, and
+    a link may lead anywhere.
     """
     deadline = time.monotonic() + wait_s
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
@@ -87,7 +87,7 @@ def only_one(path: Path, limit_s: float = 0.0, wait_s: float = 0.0) -> Iterator[
             try:
                 died = _take(path, stream, held)
                 break
-            except Held:
+            except LockHeld:
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(_LOOK_S)
@@ -120,14 +120,14 @@ def _take(path: Path, stream: IO[str], held: contextlib.ExitStack) -> Holder | N
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Held(str(holder(path) or "it is just starting")) from None
+        raise LockHeld(str(holder(path) or "it is just starting")) from None
     except OSError as error:
         if error.errno not in _NO_FLOCK:
             raise
         _take_marker(path, held)
     before = holder(path)
     if before and before.alive():
-        raise Held(str(before))
+        raise LockHeld(str(before))
     return before
 
 
@@ -141,7 +141,7 @@ def _take_marker(path: Path, held: contextlib.ExitStack) -> None:
     try:
         held.enter_context(SoftFileLock(marker, timeout=0))
     except Timeout:
-        raise Held(f"{before or 'it is just starting'}; if nobody is: remove {marker}") from None
+        raise LockHeld(f"{before or 'it is just starting'}; if nobody is: remove {marker}") from None
 
 
 def _boot() -> str:

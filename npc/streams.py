@@ -11,7 +11,7 @@ from typing import Final
 _STREAMS: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
-class _Unheard(io.TextIOWrapper):
+class _UnreadStderr(io.TextIOWrapper):
     """A stderr whose words may be lost: a command ends as it would where somebody reads them."""
 
     def write(self, text: str) -> int:
@@ -44,4 +44,4 @@ def open_streams() -> None:
             setattr(sys, f"__{name}__", stream)
     if sys.stderr is sys.__stderr__:
         raw = io.FileIO(2, "w", closefd=False)
-        sys.stderr = _Unheard(raw, sys.stderr.encoding, "backslashreplace", write_through=True)
+        sys.stderr = _UnreadStderr(raw, sys.stderr.encoding, "backslashreplace", write_through=True)

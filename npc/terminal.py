@@ -41,7 +41,9 @@ def styled(text: str, **style: Any) -> str:
         return text
     import click
 
-    return click.style(text, **style).replace("\x1b", _OWN if isinstance(sys.stdout, _Guarded) else "\x1b")
+    return click.style(text, **style).replace(
+        "\x1b", _OWN if isinstance(sys.stdout, _GuardedStream) else "\x1b"
+    )
 
 
 def guard(stdout: bool | None = None, stderr: bool | None = None) -> None:
@@ -54,8 +56,8 @@ def guard(stdout: bool | None = None, stderr: bool | None = None) -> None:
         stream = getattr(sys, name)
         if stream is None:  # closed by who started this process
             continue
-        if not isinstance(stream, _Guarded):
-            stream = _Guarded(stream, always=name == "stderr")
+        if not isinstance(stream, _GuardedStream):
+            stream = _GuardedStream(stream, always=name == "stderr")
             setattr(sys, name, stream)
         if ends_there is not None:
             stream.at_terminal = ends_there
@@ -63,12 +65,12 @@ def guard(stdout: bool | None = None, stderr: bool | None = None) -> None:
 
 def unguarded(stream: TextIO) -> TextIO:
     """The stream itself, for NPC's own control characters."""
-    return stream.stream if isinstance(stream, _Guarded) else stream
+    return stream.stream if isinstance(stream, _GuardedStream) else stream
 
 
 def pass_on(path: Path, stream: TextIO) -> None:
     """Write a file to stdout or stderr: byte for byte, but visibly where the stream ends at a terminal."""
-    if isinstance(stream, _Guarded) and stream.at_terminal:
+    if isinstance(stream, _GuardedStream) and stream.at_terminal:
         with path.open(encoding="utf-8", errors="replace", newline="") as text:
             shutil.copyfileobj(text, stream)
     else:
@@ -77,7 +79,7 @@ def pass_on(path: Path, stream: TextIO) -> None:
             shutil.copyfileobj(data, stream.buffer)
 
 
-class _Guarded:
+class _GuardedStream:
     """A text stream; all but writing text is that of `stream`. always: also where no terminal is its end."""
 
     def __init__(self, stream: TextIO, always: bool) -> None:

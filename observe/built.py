@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from npc.locks import Held, only_one
+from npc.locks import LockHeld, only_one
 from npc.machine.command import run
 from npc.trust import make_private, others_may_write
 
@@ -44,7 +44,7 @@ def built(kind: str, name: str, made_of: Iterable[str], build: Callable[[Path], 
             if not library.exists():
                 build(library)
                 library.chmod(library.stat().st_mode & ~0o022)  # whatever the umask is
-    except Held as other:
+    except LockHeld as other:
         raise NoLibrary(f"another process has been building {library.parent} for too long: {other}") from None
     except OSError as error:
         raise NoLibrary(f"cannot write into {library.parent}: {error.strerror}") from None

@@ -23,14 +23,14 @@ import click
 
 from npc.jobs.sample import turns
 from npc.machine.command import exit_words
-from npc.observe.asked import Asked
+from npc.observe.options import ObservationOptions
 from npc.observe.rank_files import read_ranks
 from npc.observe.run import RANKS, run
 from npc.records.node_probes import MeasuredOverhead, percent
 from npc.statistics.medians import MIN_SAMPLES, summarise
 
 
-class Failed(RuntimeError):
+class RunFailed(RuntimeError):
     """A run failed, with this exit code: there is nothing to compare."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -44,12 +44,12 @@ def check(
     place: int,
     stem: Path,
     mpi: bool,
-    asked: Asked,
+    asked: ObservationOptions,
     pairs: int,
 ) -> MeasuredOverhead:
     """Run it 2 · `pairs` times; what it prints goes to ``STEM-check-NN-with.out`` and the like. plain: the
-    command without watching. Raises `Failed`."""
-    asked, quiet, lot = replace(asked, background_s=0.0), Asked(), random.Random()
+    command without watching. Raises `RunFailed`."""
+    asked, quiet, lot = replace(asked, background_s=0.0), ObservationOptions(), random.Random()
     rows: list[tuple[float, float]] = []
     pair: dict[bool, float] = {}
     click.echo(f"npc observe: {2 * pairs} more runs, half of them without watching", err=True)
@@ -58,7 +58,7 @@ def check(
         words, what = (command, asked) if watched else (plain, quiet)
         code = run(words, place, one, mpi and watched, what, keep=True, silent=True).code
         if code:
-            raise Failed(code, f"run {number} of the check ended with {exit_words(code)}: {one}.err")
+            raise RunFailed(code, f"run {number} of the check ended with {exit_words(code)}: {one}.err")
         ranks = one.with_name(f"{one.name}.{RANKS}")
         pair[watched] = _seconds(ranks)
         shutil.rmtree(ranks)
@@ -114,5 +114,5 @@ def _seconds(ranks: Path) -> float:
     for rank in read_ranks(ranks)[0]:
         moments[rank.host].append((rank.begin.time, rank.end.time))
     if not moments:
-        raise Failed(1, "no rank was seen: is this folder visible on every node?")
+        raise RunFailed(1, "no rank was seen: is this folder visible on every node?")
     return min(max(end for _, end in each) - max(begin for begin, _ in each) for each in moments.values())

@@ -253,12 +253,12 @@ def observe(
     from npc.jobs.launcher import PARSERS, UnknownProgram, program_index
     from npc.jobs.sample import LAUNCH, job_hosts
     from npc.machine.command import exit_words
-    from npc.observe.asked import Asked
     from npc.observe.built import NoLibrary
     from npc.observe.companions import HOTSPOTS, PROBES
     from npc.observe.memory.asked import memory_settings
     from npc.observe.memory.companion import VALGRIND
     from npc.observe.mpi.asked import settings
+    from npc.observe.options import ObservationOptions
     from npc.observe.output_copy import not_lost_silently, printing, say
     from npc.observe.outputs import show
     from npc.observe.overhead import read_budget
@@ -335,7 +335,7 @@ def observe(
             )
     if plain:
         plain_command = (*command[:place], plain, *command[place + 1 :])
-    asked = Asked(
+    asked = ObservationOptions(
         background_s=background_s,
         counters=counters or "",
         settings=read,
@@ -386,12 +386,12 @@ def observe(
         )  # fmt: skip
         log.close()
         if pairs and code == 0:
-            from npc.observe.check_observer import Failed, check
+            from npc.observe.check_observer import RunFailed, check
 
             try:
                 measured = check(watched_command, plain_command, place, stem, mpi, asked, pairs)
                 observation = keep_measured(stem, observation, measured)
-            except Failed as error:
+            except RunFailed as error:
                 say(f"--check-observer: {error}")
                 code = error.code
         from npc.parsers.run.collect import collect_run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from npc.records.memory_use import MEMORY
 
 if TYPE_CHECKING:
-    from npc.observe.asked import Asked, Companion
+    from npc.observe.options import Companion, ObservationOptions
 
 #: Stacks of a rank, by perf.
 HOTSPOTS: Final = "hotspots"
@@ -16,7 +16,7 @@ HOTSPOTS: Final = "hotspots"
 PROBES: Final = "probes"
 
 
-def companions_of(asked: Asked, folder: Path, name: str) -> dict[str, Companion]:
+def companions_of(asked: ObservationOptions, folder: Path, name: str) -> dict[str, Companion]:
     """Those that were asked for. folder, name: of the rank's files, ``FOLDER/HOST.RANK.*``."""
     found: dict[str, Companion] = {}
     # each is imported only if asked for: this runs once for every rank

@@ -27,7 +27,7 @@ RECEIVED: Final = "received"
 SENT: Final = "sent"
 
 
-class Passed(NamedTuple):
+class CountedBytes(NamedTuple):
     """Bytes between two readings of a counter, None where they cannot be known; `note` says what was odd."""
 
     bytes: int | None
@@ -61,7 +61,7 @@ def read_counters(root: Path = Path("/")) -> dict[str, dict[str, int]]:
     return found
 
 
-def passed(before: Mapping[str, int], after: Mapping[str, int], direction: str) -> Passed:
+def passed(before: Mapping[str, int], after: Mapping[str, int], direction: str) -> CountedBytes:
     """Bytes that passed a counter of `read_counters` between two readings of it.
 
     A counter of 32 bits that was in its upper half and is in its lower half now has wrapped (that of
@@ -70,12 +70,14 @@ def passed(before: Mapping[str, int], after: Mapping[str, int], direction: str) 
     unit = after["unit"]
     first, last = before[direction], after[direction]
     if unit == WORD and last == _COUNTER_32 - 1:
-        return Passed(None, "the counter is full (32 bit) and counts no more: reset it (perfquery -R)")
+        return CountedBytes(None, "the counter is full (32 bit) and counts no more: reset it (perfquery -R)")
     if last >= first:
-        return Passed((last - first) * unit)
+        return CountedBytes((last - first) * unit)
     if unit == 1 and _COUNTER_32 // 2 <= first < _COUNTER_32 and last < _COUNTER_32 // 2:
-        return Passed((last + _COUNTER_32 - first) * unit, "the counter (32 bit) wrapped, once at least")
-    return Passed(None, "the counter was reset meanwhile")
+        return CountedBytes(
+            (last + _COUNTER_32 - first) * unit, "the counter (32 bit) wrapped, once at least"
+        )
+    return CountedBytes(None, "the counter was reset meanwhile")
 
 
 def _pair(folder: Path, received: str, sent: str) -> dict[str, int] | None:

@@ -40,7 +40,7 @@ CLASSES: Final = {"O2A": "one to all", "A2O": "all to one", "A2A": "all to all"}
 KINDS: Final = {"E": "user", "I": "internal", "S": "put", "R": "get"}
 
 
-class Flow(NamedTuple):
+class RankFlow(NamedTuple):
     """What one rank sent to another: `kind` is user, internal, put or get.
 
     by_size: messages by size, where MPI says so: entry 0 counts empty ones, entry k those of
@@ -73,11 +73,11 @@ def read_calls(texts: Iterable[str]) -> dict[str, CollectiveCalls]:
     return found
 
 
-def read_flows(texts: Iterable[str]) -> list[Flow]:
+def read_flows(texts: Iterable[str]) -> list[RankFlow]:
     """Flows of all ranks' files, in the order of the texts; lines that are no flow are passed over."""
     flows = []
     for text in texts:
         for kind, source, target, size, messages, sizes in _LINE.findall(text):
             by_size = tuple(map(int, sizes.split(","))) if sizes else ()
-            flows.append(Flow(KINDS[kind], int(source), int(target), int(size), int(messages), by_size))
+            flows.append(RankFlow(KINDS[kind], int(source), int(target), int(size), int(messages), by_size))
     return flows

@@ -16,7 +16,7 @@ from typing import Any, Final
 from npc.files import read_text
 from npc.machine.sysfs import parse_cpus
 from npc.observe.counters import RECEIVED, SENT, passed
-from npc.observe.monitoring import Flow, read_calls, read_flows
+from npc.observe.monitoring import RankFlow, read_calls, read_flows
 from npc.observe.mpi.digest import collectives_of, digest, flows_of, sizes_of
 from npc.observe.mpi.profile import RankProfile
 from npc.observe.rank_files import Flop, WatchedRank, read_ranks
@@ -24,7 +24,7 @@ from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.memory_use import MEMORY, MemoryUse
 from npc.records.mpi_profile import PROFILE
 from npc.records.node_probes import PROBES, Overhead, Probes
-from npc.records.observed import CollectiveCalls, Counted, Io, Messages, ObservedNode, Port
+from npc.records.observed import CollectiveCalls, CountedFlop, Io, Messages, ObservedNode, Port
 from npc.records.units import format_quantity
 
 SCHEMA: Final = 3
@@ -56,7 +56,7 @@ class Observation:
     nodes: tuple[ObservedNode, ...]
     messages: Messages | None
     notes: tuple[str, ...]
-    counted: Counted | None = None
+    counted: CountedFlop | None = None
     profile: Mapping[str, Any] | None = None
     probes: Probes | None = None
     hotspots: Hotspots | None = None
@@ -161,7 +161,7 @@ def _io(ranks: Sequence[WatchedRank]) -> Io | None:
     )
 
 
-def _counted(by_host: Mapping[str, Sequence[WatchedRank]]) -> Counted | None:
+def _counted(by_host: Mapping[str, Sequence[WatchedRank]]) -> CountedFlop | None:
     """The FLOP of all nodes together; without those of one there is no sum."""
     found = {host: [rank.counted for rank in by_host[host] if rank.counted] for host in by_host}
     every = [each for counted in found.values() for each in counted]
@@ -171,11 +171,11 @@ def _counted(by_host: Mapping[str, Sequence[WatchedRank]]) -> Counted | None:
     for host, counted in sorted(found.items()):
         for each in counted or [Flop(group=group)]:
             if each.flop is None and each.moved is None:
-                return Counted(group, None, f"no counters of {group} on {host}: {each.reason}")
+                return CountedFlop(group, None, f"no counters of {group} on {host}: {each.reason}")
     moved = {host: each.moved for host, counted in sorted(found.items()) for each in counted if each.moved}
     if moved:
-        return Counted(group, None, "the group counts bytes", moved)
-    return Counted(group, math.fsum(each.flop or 0.0 for each in every))
+        return CountedFlop(group, None, "the group counts bytes", moved)
+    return CountedFlop(group, math.fsum(each.flop or 0.0 for each in every))
 
 
 def _counted_messages(
@@ -193,7 +193,7 @@ def _counted_messages(
 
 
 def _messages(
-    flows: Iterable[Flow],
+    flows: Iterable[RankFlow],
     collectives: Mapping[str, CollectiveCalls],
     placed: Mapping[int, str],
     by_class: Mapping[int, int] | None = None,

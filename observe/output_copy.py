@@ -21,7 +21,7 @@ from typing import IO, Final
 
 import click
 
-from npc.observe.own_session import be_deaf
+from npc.observe.own_session import keep_only_descriptors
 
 _BLOCK_BYTES: Final = 65536
 #: What is left free on a disk that a program's output has filled: the observation has to find room as well.
@@ -79,7 +79,7 @@ class OutputCopy:
         prints, and ends with it."""
         if not self.has_ended and os.fork() == 0:
             try:
-                be_deaf({self._source, *([] if self._terminal is None else [self._terminal])})
+                keep_only_descriptors({self._source, *([] if self._terminal is None else [self._terminal])})
                 while block := os.read(self._source, _BLOCK_BYTES):
                     with contextlib.suppress(OSError):
                         self._pass_on(block)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from npc.observe.asked import Asked
 from npc.observe.companions import HOTSPOTS, PROBES
-from npc.observe.costs.kept import NoCost
+from npc.observe.costs.cache import NoCost
 from npc.observe.hotspots import sample_cost as stacks
 from npc.observe.mpi import call_cost as mpi_calls
 from npc.observe.mpi.profile import RankProfile
+from npc.observe.options import ObservationOptions
 from npc.observe.rank_files import WatchedRank
 from npc.records.node_probes import Overhead, Probes
 
@@ -37,7 +37,7 @@ def read_budget(text: str) -> float | None:
 
 
 def overhead_of(
-    asked: Asked,
+    asked: ObservationOptions,
     launcher: Sequence[str],
     program: str,
     seen: Sequence[WatchedRank],

@@ -25,10 +25,10 @@ def leave_launcher(kept: Iterable[int]) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
-    be_deaf({0, 1, 2, *kept})
+    keep_only_descriptors({0, 1, 2, *kept})
 
 
-def be_deaf(kept: Iterable[int]) -> None:
+def keep_only_descriptors(kept: Iterable[int]) -> None:
     """Ignore what launchers send, and close every descriptor but those `kept`."""
     for each in PASSED_ON:
         signal.signal(each, signal.SIG_IGN)

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Final
 
 from npc.machine.processes import die_with_parent
-from npc.observe.own_session import PASSED_ON, be_deaf
+from npc.observe.own_session import PASSED_ON, keep_only_descriptors
 
 #: A signal to many processes reaches all of them within this; that to one is passed on so much later.
 _TOGETHER_S: Final = 0.1
@@ -40,7 +40,7 @@ class SignalWitness:
         if self._process == 0:
             try:
                 die_with_parent(signal.SIGKILL)
-                be_deaf({writing})
+                keep_only_descriptors({writing})
                 while os.getppid() == parent:
                     os.write(writing, _SEEN.pack(signal.sigwait(PASSED_ON), time.monotonic()))
             finally:

@@ -2,8 +2,8 @@
 
     python -ES observe/rank.py FOLDER ASKED PROGRAM [ARGUMENT…]
 
-ASKED is the JSON object that `npc.observe.asked` describes: not every launcher takes its own variables to all
-nodes. What MPI's profiling library counted goes to ``FOLDER/HOST.RANK.mpi``.
+ASKED is the JSON object that `npc.observe.options` describes: not every launcher takes its own variables to
+all nodes. What MPI's profiling library counted goes to ``FOLDER/HOST.RANK.mpi``.
 
 The rank runs as a child with this process's environment, standard streams and binding, so MPI's start-up
 protocol finds what it expects. The CPUs that the launcher has bound it to are kept; what a library binds
@@ -31,10 +31,10 @@ if not __package__:  # started by its path
 from npc import own_folder
 from npc.machine.processes import RANK, RANKS, die_with_parent, read, storage_and_calls, told
 from npc.machine.sysfs import format_cpus
-from npc.observe.asked import read_asked
 from npc.observe.companions import companions_of
 from npc.observe.counters import read_counters
 from npc.observe.mpi.place import ProfileFile
+from npc.observe.options import read_options
 from npc.observe.own_session import leave_launcher
 from npc.observe.passed_signals import SignalWitness, wait_for_end
 from npc.observe.unchanged import end_like, given_signals, occupy_standard_descriptors, restore_environment
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> NoReturn:
     occupy_standard_descriptors()
     given = given_signals()
     signal.signal(signal.SIGINT, given.action(signal.SIGINT))  # no traceback before the program begins
-    folder, asked, program = Path(arguments[0]), read_asked(arguments[1]), arguments[2:]
+    folder, asked, program = Path(arguments[0]), read_options(arguments[1]), arguments[2:]
     restore_environment()
     os.environ.update(asked.settings)
     name = f"{socket.gethostname()}.{told(RANK) or 0}"

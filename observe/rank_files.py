@@ -42,7 +42,7 @@ class SampledStacks(msgspec.Struct):
     samples: int = 0
 
 
-class Unprobed(msgspec.Struct):
+class NoRankProbes(msgspec.Struct):
     """Why the probes were not there for a rank."""
 
     reason: str
@@ -63,7 +63,7 @@ class WatchedRank(msgspec.Struct, kw_only=True):
     counted: Flop | None = None
     io: dict[str, int] | None = None
     profile: str = ""
-    probes: Unprobed | None = None
+    probes: NoRankProbes | None = None
     hotspots: SampledStacks | None = None
 
     def __post_init__(self) -> None:

@@ -20,13 +20,13 @@ from npc.files import no_link, read_bytes, write_whole
 from npc.jobs.launcher import content_of
 from npc.jobs.sample import job_hosts
 from npc.machine.processes import die_with_parent
-from npc.observe.asked import Asked
 from npc.observe.companions import PROBES
 from npc.observe.hotspots.merge import read_hotspots
 from npc.observe.memory.merge import read_memory
 from npc.observe.memory.outputs import save_tables
 from npc.observe.mpi.rank_file import read_profiles
 from npc.observe.observation import Observation, read_observation, to_text
+from npc.observe.options import ObservationOptions
 from npc.observe.output_copy import OutputCopy, descriptor_of, say
 from npc.observe.overhead import overhead_of
 from npc.observe.passed_signals import SignalWitness, wait_for_end
@@ -73,7 +73,7 @@ def run(
     place: int,
     stem: Path,
     mpi: bool,
-    asked: Asked,
+    asked: ObservationOptions,
     keep: bool,
     silent: bool = False,
 ) -> ProgramEnd:
@@ -201,7 +201,7 @@ def profiling_library(command: Sequence[str], place: int) -> str:
 
 def costs_of_probes() -> dict[str, float]:
     """Seconds of one event, empty where they cannot be measured: then it is said why."""
-    from npc.observe.costs.kept import NoCost
+    from npc.observe.costs.cache import NoCost
     from npc.observe.probes.costs import costs
 
     try:
@@ -241,7 +241,7 @@ def keep_observation(
     stem: Path,
     command: Sequence[str],
     place: int,
-    asked: Asked,
+    asked: ObservationOptions,
     reported: Mapping[str, float],
     own_notes: Sequence[str] = (),
 ) -> Observation:
@@ -267,7 +267,7 @@ def _read_observation(
     ranks: Path,
     command: Sequence[str],
     place: int,
-    asked: Asked,
+    asked: ObservationOptions,
     reported: Mapping[str, float],
     own_notes: Sequence[str],
 ) -> Observation:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from npc.records.launch import Launch
     from npc.report.advice import Advice
-    from npc.report.advice.rule import AdviceRule, Hint, Trial
+    from npc.report.advice.rule import AdviceRule, Hint, TrialChange
     from npc.report.runs import Run
 
 SCHEMA: Final = 1
@@ -87,7 +87,7 @@ def advise(
     from npc.columns import sentences
     from npc.report.advice import advise as judge
     from npc.report.advice import all_rules, gather
-    from npc.report.advice.rule import Trial
+    from npc.report.advice.rule import TrialChange
 
     if list_rules:
         for rule in all_rules():
@@ -112,7 +112,7 @@ def advise(
         return
     found = judge(run, platform)
     if hint_name:
-        own = Trial(set=dict(word.split("=", 1) for word in settings), replace=replaced)
+        own = TrialChange(set=dict(word.split("=", 1) for word in settings), replace=replaced)
         _try(run, found, hint_name, own if settings or replaced else None, launches, output, as_json)
         return
     click.echo(json.dumps(_document(run, found), indent=1) if as_json else sentences(_text(run, found)))
@@ -140,7 +140,7 @@ def _try(
     run: Run,
     advice: Advice,
     name: str,
-    own: Trial | None,
+    own: TrialChange | None,
     launches: int,
     output: Path | None,
     as_json: bool,

@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from npc.figures.allocation import NodesHad
+from npc.figures.allocation import NodeAllocation
 from npc.places import workplace
 from npc.records.history import History, InvalidHistory
 from npc.records.journal import Journal
@@ -156,7 +156,7 @@ class HistoryView:
     last: str
     series: tuple[HistorySeries, ...]
     nodes: Mapping[str, list[NodeHistory]]
-    had: Mapping[str, NodesHad]
+    had: Mapping[str, NodeAllocation]
     verdicts: Mapping[str, NightDocument]
     unread: tuple[str, ...]
     pasts: Mapping[Path, History]
@@ -215,7 +215,7 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
     unread: list[str] = []
     by_night = _by_night({folder, *pasts}, unread)
     nodes: defaultdict[str, Nodes] = defaultdict(Nodes)
-    had: defaultdict[str, NodesHad] = defaultdict(NodesHad)
+    had: defaultdict[str, NodeAllocation] = defaultdict(NodeAllocation)
     nights: defaultdict[Series, list[NightValue]] = defaultdict(list)
     for place, past in pasts.items():
         say(f"going through {place.name}")

@@ -18,7 +18,7 @@ from npc.records.series import share_taken
 from npc.records.units import METRICS, format_quantity, format_size, plural, several
 from npc.registration import Extension, extensions
 from npc.report.runs import Repeats, Report, Run, hosts_of
-from npc.report.sections import Absent
+from npc.report.sections import NothingToShow
 from npc.validity import unusable
 
 _TEMPLATE: Final = Path(__file__).parent / "templates/page.html"
@@ -43,7 +43,7 @@ def build(
         say(f"section {module.TITLE}")
         try:
             sections.append(Section(name, module.TITLE, list(module.build(report))))
-        except Absent as reason:
+        except NothingToShow as reason:
             absent.append((module.TITLE, str(reason)))
     return sections, absent
 

@@ -12,16 +12,16 @@ import msgspec
 from npc.columns import columns
 from npc.document import plain
 from npc.files import parse_json, read_bytes
-from npc.machine.programs import Remembered
+from npc.machine.programs import BestSetting
 from npc.machine.programs import keep as remembered_in
 from npc.places import shown
 from npc.records.environment import read_environment
 from npc.records.launch import ENVIRONMENT, now
 from npc.records.record import Record
 from npc.records.units import format_duration, format_quantity, format_size, plural
-from npc.report.advice.rule import Trial
-from npc.report.advice.trying import Answer, Experiment, answer, compared, mpi_of, times, word_of
-from npc.report.compare.pairs import Half, Pair
+from npc.report.advice.rule import TrialChange
+from npc.report.advice.trying import Experiment, TrialAnswer, answer, compared, mpi_of, times, word_of
+from npc.report.compare.pairs import ComparedSide, Pair
 from npc.report.runs import Run
 from npc.validity.disturbance import in_words, remark
 
@@ -74,7 +74,7 @@ def keep(experiment: Experiment, folder: Path, pairs: Sequence[Pair]) -> str:
     known = len(ends) == 2
     return remembered_in(
         experiment.platform,
-        Remembered(
+        BestSetting(
             program=experiment.program,
             setting=experiment.change,
             nodes=experiment.launch.nodes,
@@ -94,7 +94,7 @@ def keep(experiment: Experiment, folder: Path, pairs: Sequence[Pair]) -> str:
     )
 
 
-def said(found: Answer, of: str, gain: float | None) -> list[str]:
+def said(found: TrialAnswer, of: str, gain: float | None) -> list[str]:
     """What became of what the hint is about (`of`), beside what it promised (`gain` times as fast at most);
     and what became of other sizes."""
     promised = f"; the hint says at most {gain:.3g} times as fast" if gain else ""
@@ -146,7 +146,7 @@ def row(pair: Pair) -> tuple[str, ...]:
     )
 
 
-def _median(half: Half | None, unit: str) -> str:
+def _median(half: ComparedSide | None, unit: str) -> str:
     return "" if half is None else format_quantity(half.median, unit, 3)
 
 
@@ -183,21 +183,21 @@ class _Document(msgspec.Struct):
     rule: str
     hint: _Hint
     change: str
-    trial: Trial
+    trial: TrialChange
 
 
-class Tried(NamedTuple):
+class TriedHints(NamedTuple):
     """What a folder of ``--try`` holds. rule, seen: which hint was tried. lines: the answer in words."""
 
     rule: str
     seen: str
     change: str
     pairs: list[Pair]
-    answer: Answer
+    answer: TrialAnswer
     lines: list[str]
 
 
-def read_tried(run: Run) -> Tried | None:
+def read_tried(run: Run) -> TriedHints | None:
     """What was tried in a run's folder; None where it has no ``tried.json`` that can be read."""
     try:
         found = msgspec.convert(parse_json(read_bytes(run.folder / TRIED_FILE)), _Document)
@@ -207,6 +207,6 @@ def read_tried(run: Run) -> Tried | None:
         return None
     pairs = compared(run.records, run.folder)
     told = answer(pairs, found.trial)
-    return Tried(
+    return TriedHints(
         found.rule, found.hint.seen, found.change, pairs, told, said(told, found.hint.of, found.hint.gain)
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from npc.figures.chart import Chart, Drop, Mark, Note, Trace, decade_axis
+from npc.figures.chart import Chart, DropLine, Mark, Note, Trace, decade_axis
 from npc.figures.source import host_text, source_line
 from npc.records.units import format_quantity, format_size
 from npc.roofline.applications import Application, NightMedians
@@ -159,7 +159,7 @@ def _theoretical(words: str, peak: float, scene: Scene) -> Trace:
     )
 
 
-def _drops(scene: Scene) -> Iterator[Drop]:
+def _drops(scene: Scene) -> Iterator[DropLine]:
     """The intensities of the ridge points of the first peak, of each group from its first to its last."""
     groups = {line.ceiling.name: line.group for line in scene.lines}
     found: dict[str, list[tuple[Ridge, Stroke]]] = {}
@@ -169,7 +169,7 @@ def _drops(scene: Scene) -> Iterator[Drop]:
     for members in found.values():
         (first, stroke), (last, _) = min(members, key=_at_intensity), max(members, key=_at_intensity)
         words = dict.fromkeys(map(intensity_text, (first.intensity, last.intensity)))
-        yield Drop(first.intensity, first.performance, "–".join(words), stroke.colour)
+        yield DropLine(first.intensity, first.performance, "–".join(words), stroke.colour)
 
 
 def _at_intensity(member: tuple[Ridge, Stroke]) -> float:

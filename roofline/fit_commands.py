@@ -15,7 +15,7 @@ from npc.roofline.command_line import RECORDS, failure, read_records
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npc.roofline.prediction import Believed
+    from npc.roofline.prediction import BelievedModels
 
 _MAKES: Final = "`npc model fit RECORDS --output FIT.json` makes what is meant"
 _OPERATIONS: Final = ("send", "bcast", "allreduce", "alltoall", "barrier")
@@ -176,7 +176,7 @@ def predict(
 
 def _said(
     chosen: dict[str, Any],
-    believed: Believed,
+    believed: BelievedModels,
     reduction: float | None,
     found: Sequence[Any],
     operation: Sequence[str],

@@ -17,10 +17,10 @@ import numpy as np
 from npc.document import plain
 from npc.roofline.cross_validation import ModelComparison
 from npc.roofline.fits import Fit, Fits
-from npc.roofline.measured_collectives import Agreement
+from npc.roofline.measured_collectives import AlgorithmAgreement
 from npc.roofline.models.estimate import Linear
 from npc.roofline.models.piecewise import PiecewiseFit
-from npc.roofline.prediction import Believed
+from npc.roofline.prediction import BelievedModels
 from npc.roofline.sweeps import SweepSource
 
 SCHEMA: Final = 1
@@ -81,7 +81,7 @@ def read_pieces(fit: Mapping[str, Any]) -> PiecewiseFit:
         raise InvalidDocument(f"an entry of `fits` is damaged: {error!r}") from None
 
 
-def read_believed(document: Mapping[str, Any], fit: Mapping[str, Any]) -> Believed:
+def read_believed(document: Mapping[str, Any], fit: Mapping[str, Any]) -> BelievedModels:
     """The models of the sweep of `fit`, an entry of ``fits``, each in the range of sizes where the comparison
     says to believe it. Where that one has no lines, it is the one of least error among those that have.
     Raises `InvalidDocument`.
@@ -92,7 +92,7 @@ def read_believed(document: Mapping[str, Any], fit: Mapping[str, Any]) -> Believ
             if each["sweep"] == fit["sweep"] and each.get("lines"):
                 models[each["name"]] = read_pieces(each)
         compared = [each for each in document["comparisons"] if each["sweep"] == fit["sweep"]]
-        return Believed.among(models, [_read_comparison(each) for each in compared])
+        return BelievedModels.among(models, [_read_comparison(each) for each in compared])
     except (KeyError, TypeError, ValueError, StopIteration) as error:
         raise InvalidDocument(f"`comparisons` and `fits` do not go together: {error!r}") from None
 
@@ -211,7 +211,7 @@ def _fit(fit: Fit) -> dict[str, Any]:
     return entry
 
 
-def _with_sweep(found: ModelComparison | Agreement) -> dict[str, Any]:
+def _with_sweep(found: ModelComparison | AlgorithmAgreement) -> dict[str, Any]:
     document = plain(found)
     del document["source"]
     return {"sweep": _source(found.source), **document}

@@ -11,8 +11,8 @@ from npc.page.blocks import Cell, Table
 from npc.records.units import format_size, plural
 from npc.roofline.cross_validation import BURST
 from npc.roofline.fits import Fit, Fits
-from npc.roofline.measured_collectives import Agreement
-from npc.roofline.prediction import Predicted, Range
+from npc.roofline.measured_collectives import AlgorithmAgreement
+from npc.roofline.prediction import PredictedTime, Range
 from npc.roofline.sweeps import SweepSource
 from npc.roofline.table import quantity_texts
 from npc.statistics.medians import MIN_SAMPLES
@@ -56,7 +56,7 @@ def _lines(table: Table, once: int = 0) -> list[str]:
     return ["", *columns([texts[0], *(shown if once else texts[1:])]), ""]
 
 
-def format_predictions(predicted: Iterable[Predicted], said: Sequence[str]) -> str:
+def format_predictions(predicted: Iterable[PredictedTime], said: Sequence[str]) -> str:
     """A row for each prediction, and notes below."""
     rows: list[tuple[str, ...]] = [("operation", "algorithm", "processes", "size", "time", "interval", "")]
     for each in predicted:
@@ -182,7 +182,7 @@ def collectives_table(fits: Fits, name: Callable[[SweepSource], str], where: str
     return Table(f"{NEAREST}{where}", names, tuple(rows), note=" ".join((PROBABLY, *contradictions(fits))))
 
 
-def _nearness(algorithm: str, agreement: Agreement) -> str:
+def _nearness(algorithm: str, agreement: AlgorithmAgreement) -> str:
     """Whether an algorithm is the one whose formula lies nearest, and the one that ran."""
     near = "nearest" if algorithm == agreement.nearest else ""
     near = "ties with it" if algorithm in agreement.tied else near

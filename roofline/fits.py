@@ -21,13 +21,18 @@ from npc.catalogue.row import Timing
 from npc.records.record import Record
 from npc.roofline.choice import measures
 from npc.roofline.cross_validation import ModelComparison, compare
-from npc.roofline.measured_collectives import NO_PING_PONG, Agreement, compare_collectives, with_messages
+from npc.roofline.measured_collectives import (
+    NO_PING_PONG,
+    AlgorithmAgreement,
+    compare_collectives,
+    with_messages,
+)
 from npc.roofline.messages import made_of, of_mpi
 from npc.roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
 from npc.roofline.models.collectives import send, superstep
 from npc.roofline.models.fitted import Fitted, PiecewiseLinear
 from npc.roofline.models.piecewise import PiecewiseFit, Sweep
-from npc.roofline.prediction import Believed, message_time
+from npc.roofline.prediction import BelievedModels, message_time
 from npc.roofline.sweeps import LEAST_SIZES, SweepSource, SweepTimes, find_series
 from npc.validity.disturbance import in_words
 
@@ -83,7 +88,7 @@ class Fits:
     comparisons: tuple[ModelComparison, ...]
     skipped: Mapping[str, str]
     reduction: float | None
-    collectives: tuple[Agreement, ...] = ()
+    collectives: tuple[AlgorithmAgreement, ...] = ()
     disturbed: str = ""
     rest: tuple[str, ...] = ()
 
@@ -125,7 +130,7 @@ def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> 
     for fit in fits:
         by_source[fit.source][fit.name] = fit.fitted
     comparisons: list[ModelComparison] = []
-    messages: dict[SweepSource, Believed] = {}
+    messages: dict[SweepSource, BelievedModels] = {}
     for source, models in by_source.items():
         lines = {name: each for name, each in models.items() if isinstance(each, hockney.Hockney)}
         if not lines:
@@ -135,7 +140,9 @@ def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> 
         compared = list(compare(source, by_pieces.x, held_out, by_pieces.parts))
         comparisons += compared
         if of_mpi(source.benchmark, source.case):
-            messages[source] = Believed.among({name: each.pieces for name, each in lines.items()}, compared)
+            messages[source] = BelievedModels.among(
+                {name: each.pieces for name, each in lines.items()}, compared
+            )
     for fit in fits:
         comparisons += _with_rivals(fit, messages)
     collectives = [each for each in series if each.kind == "collective"]
@@ -157,7 +164,7 @@ def _rest(series: Sequence[SweepTimes], skipped: Mapping[str, str]) -> Iterator[
             yield measures(source.benchmark, each.kind, source.platform)
 
 
-def _with_rivals(fit: Fit, messages: Mapping[SweepSource, Believed]) -> Iterator[ModelComparison]:
+def _with_rivals(fit: Fit, messages: Mapping[SweepSource, BelievedModels]) -> Iterator[ModelComparison]:
     """The model of a fit held against those that say the same without parameters of their own."""
     rivals = {**fit.fitted.rivals, **_of_messages(fit, messages)}
     if rivals:
@@ -166,7 +173,7 @@ def _with_rivals(fit: Fit, messages: Mapping[SweepSource, Believed]) -> Iterator
         )
 
 
-def _of_messages(fit: Fit, messages: Mapping[SweepSource, Believed]) -> dict[str, list[float]]:
+def _of_messages(fit: Fit, messages: Mapping[SweepSource, BelievedModels]) -> dict[str, list[float]]:
     """ln(measured/predicted) of what Hockney's model of a ping-pong makes of a superstep, or of a stream."""
     fitted = fit.fitted
     if not isinstance(fitted, bsp.Bsp | loggp.Gap):

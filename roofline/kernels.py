@@ -72,7 +72,7 @@ class KernelShare(NamedTuple):
         return 1.0 / (1.0 - self.share + self.share / factor)
 
 
-class Faster(NamedTuple):
+class FasterLibrary(NamedTuple):
     """A library that does a routine faster than another with as many threads: at most `factor` times."""
 
     own: KernelRate
@@ -135,12 +135,12 @@ def kernel_shares(hotspots: Iterable[Hotspot]) -> list[KernelShare]:
     return sorted((each for each in shares if each.share >= _WORTH), key=lambda each: -each.share)
 
 
-def faster_library(share: KernelShare, rates: Sequence[KernelRate]) -> Faster | None:
+def faster_library(share: KernelShare, rates: Sequence[KernelRate]) -> FasterLibrary | None:
     """The library that is furthest ahead of a program's own with as many threads; None where none is beyond
     both intervals, or the program's own was not measured. Transforms are not compared: their sizes differ too
     much."""
     found = [
-        Faster(own, other, other.flops.high / own.flops.low)
+        FasterLibrary(own, other, other.flops.high / own.flops.low)
         for own in rates
         for other in rates
         if (own.routine, own.library) == (share.routine, share.library)

@@ -28,7 +28,7 @@ from npc.roofline.cross_validation import ModelComparison, compare
 from npc.roofline.messages import made_of
 from npc.roofline.models.fitted import parts_of
 from npc.roofline.models.piecewise import LEAST, PENALTY, Splits
-from npc.roofline.prediction import Believed, Predicted, predict
+from npc.roofline.prediction import BelievedModels, PredictedTime, predict
 from npc.roofline.sweeps import SweepSource, SweepTimes
 
 #: Where records say what ran by its messages.
@@ -49,7 +49,7 @@ class Algorithm(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class AlgorithmAgreement:
     """A collective on `sizes` sizes from `first` to `last` bytes (0 of a barrier) as each algorithm has it.
 
     nearest: the algorithm whose formula lies nearest, or the simplest that ties with it (`ModelComparison`).
@@ -79,10 +79,10 @@ class _NothingToCompare(Exception):
 
 
 def compare_collectives(
-    series: Iterable[SweepTimes], messages: Mapping[SweepSource, Believed], reduction: float | None
-) -> tuple[list[Agreement], dict[str, str]]:
+    series: Iterable[SweepTimes], messages: Mapping[SweepSource, BelievedModels], reduction: float | None
+) -> tuple[list[AlgorithmAgreement], dict[str, str]]:
     """(every measured collective against its predictions, by ranges of sizes; name → why there is none)."""
-    found: list[Agreement] = []
+    found: list[AlgorithmAgreement] = []
     skipped: dict[str, str] = {}
     for each in series:
         try:
@@ -92,13 +92,15 @@ def compare_collectives(
     return found, skipped
 
 
-def with_messages(agreements: Iterable[Agreement], records: Iterable[Record]) -> list[Agreement]:
+def with_messages(
+    agreements: Iterable[AlgorithmAgreement], records: Iterable[Record]
+) -> list[AlgorithmAgreement]:
     """The same with the algorithms that ran by the messages that `npc observe` saw on as many nodes."""
     seen = [record for record in records if record.ok and record.params.get("layer") == _LAYER]
     return [replace(each, ran=tuple(dict.fromkeys(_ran(each, seen)))) for each in agreements]
 
 
-def _ran(agreement: Agreement, seen: Iterable[Record]) -> Iterable[str]:
+def _ran(agreement: AlgorithmAgreement, seen: Iterable[Record]) -> Iterable[str]:
     where = (agreement.source.platform, agreement.source.nodes)
     what = {"kind": agreement.operation, "communicator": str(agreement.processes)}
     for record in seen:
@@ -113,8 +115,8 @@ def _ran(agreement: Agreement, seen: Iterable[Record]) -> Iterable[str]:
 
 
 def _agreements(
-    series: SweepTimes, messages: Mapping[SweepSource, Believed], reduction: float | None
-) -> list[Agreement]:
+    series: SweepTimes, messages: Mapping[SweepSource, BelievedModels], reduction: float | None
+) -> list[AlgorithmAgreement]:
     source = series.source
     operation = catalogue.find(source.benchmark, source.case, "latency").operation
     processes = int(source.by_name.get("ranks", 0))
@@ -146,11 +148,11 @@ def _agreements(
 
 
 def _predicted(
-    believed: Believed, operation: str, processes: int, sizes: Sequence[int], reduction: float | None
-) -> dict[int, dict[str, Predicted]]:
+    believed: BelievedModels, operation: str, processes: int, sizes: Sequence[int], reduction: float | None
+) -> dict[int, dict[str, PredictedTime]]:
     """size → algorithm → prediction, of sizes that every algorithm has one for: no message far beyond the
     fit, and none that takes no time, because the start of a message was not told apart from 0."""
-    found: defaultdict[int, dict[str, Predicted]] = defaultdict(dict)
+    found: defaultdict[int, dict[str, PredictedTime]] = defaultdict(dict)
     for each in predict(believed, [operation], [processes], sizes, reduction):
         found[each.size or 0][each.algorithm] = each
     return {
@@ -165,8 +167,8 @@ def _agreement(
     ping_pong: SweepSource,
     processes: int,
     times: Mapping[int, float],
-    predicted: Mapping[int, Mapping[str, Predicted]],
-) -> Agreement:
+    predicted: Mapping[int, Mapping[str, PredictedTime]],
+) -> AlgorithmAgreement:
     sizes = [size for size in predicted if comparison.first <= size <= comparison.last]
     algorithms = []
     for name, error in comparison.errors.items():
@@ -176,7 +178,7 @@ def _agreement(
             for time, each in made
         )
         algorithms.append(Algorithm(name, error, median(time / each.time for time, each in made), inside))
-    return Agreement(
+    return AlgorithmAgreement(
         comparison.source,
         ping_pong,
         comparison.observable,

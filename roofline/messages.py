@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from npc import catalogue
 
 if TYPE_CHECKING:
-    from npc.roofline.prediction import Believed
+    from npc.roofline.prediction import BelievedModels
     from npc.roofline.sweeps import SweepSource
 
 #: Parameters that may differ between a ping-pong and what is made of its messages: numbers of processes.
@@ -26,7 +26,7 @@ def of_mpi(benchmark: str, case: str) -> bool:
     return catalogue.find(benchmark, case).layer == "mpi"
 
 
-def made_of(source: SweepSource, messages: Mapping[SweepSource, Believed]) -> SweepSource | None:
+def made_of(source: SweepSource, messages: Mapping[SweepSource, BelievedModels]) -> SweepSource | None:
     """The ping-pong whose messages `source` is made of: on the same platform, within a node or between nodes
     as that is, and of parameters that do not contradict. Among several that of the same benchmark and on its
     hosts."""

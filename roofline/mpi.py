@@ -28,7 +28,7 @@ from npc.records.series import OBSERVED
 from npc.records.units import format_quantity
 from npc.roofline.applications import by_launch, inside_mpi, program_of
 from npc.roofline.ceilings import measured_curves
-from npc.roofline.result import Caller, Curve, MpiCeiling, Operations, Rate, ranks_text
+from npc.roofline.result import ApplicationMessages, Curve, MpiCeiling, Operations, Rate, ranks_text
 
 BACK_TO_BACK: Final = "messages back to back"
 ONE_AT_A_TIME: Final = "messages one at a time"
@@ -65,7 +65,7 @@ def _rates(curve: Curve) -> Iterable[Rate]:
             yield Rate(point.size, 1 / value, high and 1 / high, low and 1 / low)
 
 
-def find_callers(records: Iterable[Record]) -> list[Caller]:
+def find_callers(records: Iterable[Record]) -> list[ApplicationMessages]:
     """Applications whose MPI messages were counted, by name and number of nodes."""
     groups: defaultdict[tuple[str, int, int], list[_MpiRun]] = defaultdict(list)
     observed = [
@@ -88,7 +88,7 @@ def find_callers(records: Iterable[Record]) -> list[Caller]:
         key = (program_of(mpi[0]), mpi[0].nodes, int(mpi[0].params.get("ranks", "1")))
         groups[key].append(_MpiRun(seconds[0], messages, traffic, sizes, calls, inside_mpi(launch)))
     return [
-        Caller(
+        ApplicationMessages(
             name=name,
             nodes=nodes,
             ranks=ranks,
@@ -145,7 +145,7 @@ def _value(record: Record) -> float:
     return record.value or 0.0
 
 
-def verdict(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
+def verdict(caller: ApplicationMessages, ceilings: Sequence[MpiCeiling]) -> str:
     """What the application's messages are, and the least part of its time that they need."""
     sent = (
         f"each rank sends {format_quantity(caller.rate, '1/s', 3)} messages, of "
@@ -170,7 +170,9 @@ def verdict(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
     )
 
 
-def _nearest(caller: Caller, ceilings: Iterable[MpiCeiling], taking_part: int = 0) -> list[MpiCeiling]:
+def _nearest(
+    caller: ApplicationMessages, ceilings: Iterable[MpiCeiling], taking_part: int = 0
+) -> list[MpiCeiling]:
     """Of every kind those whose numbers of ranks and nodes are nearest to the application's, or to those
     `taking_part` in a call, by their ratios; within a node or between nodes as it is."""
 
@@ -190,7 +192,7 @@ def _source(ceiling: MpiCeiling) -> str:
     return f"{ceiling.source}, {ceiling.where}"
 
 
-def _mix(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
+def _mix(caller: ApplicationMessages, ceilings: Sequence[MpiCeiling]) -> str:
     """The calls that the program made, and their least time: a range where only a class is known."""
     costs = [_cost(call, _nearest(caller, ceilings, call.ranks)) for call in caller.calls]
     least = sum(cost.least for cost in costs)
@@ -251,7 +253,7 @@ def _cost(call: Operations, ceilings: Sequence[MpiCeiling]) -> _Cost:
     return _Cost(least, most, (found[0], found[-1])) if whole else _Cost(least, None, (found[0],))
 
 
-def least_seconds(caller: Caller, ceilings: Sequence[MpiCeiling]) -> tuple[float, float] | None:
+def least_seconds(caller: ApplicationMessages, ceilings: Sequence[MpiCeiling]) -> tuple[float, float] | None:
     """Seconds of a rank's own calls one after another by the tests of their kind and size: the least, and the
     most where only the class of a collective is known; None where a kind was not measured."""
     if not any(each.kind == ONE_AT_A_TIME for each in _nearest(caller, ceilings)):

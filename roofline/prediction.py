@@ -1,6 +1,6 @@
 """Times that nobody measured: of a message, and of collectives made of messages, from fitted models.
 
-Each message's time is that of the model that is believed at its size (`Believed`).
+Each message's time is that of the model that is believed at its size (`BelievedModels`).
 
 The interval has two parts. The parameters' own interval carries over to the time, which is linear in them.
 And a model is off by something at every size: the bound of its errors on sizes it was not shown
@@ -29,7 +29,7 @@ REACH: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class PredictedTime:
     """A time in s. size: bytes, None of a barrier. beyond: sizes of messages outside of what was fitted.
     far: whether one of these is more than `REACH` times the largest fitted."""
 
@@ -56,19 +56,21 @@ class Range(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Believed:
+class BelievedModels:
     """Models of one sweep, and which of them is believed where: ranges ascend and do not overlap."""
 
     models: Mapping[str, PiecewiseFit]
     ranges: tuple[Range, ...]
 
     @classmethod
-    def alone(cls, name: str, pieces: PiecewiseFit) -> Believed:
+    def alone(cls, name: str, pieces: PiecewiseFit) -> BelievedModels:
         """A model without others beside it."""
         return cls({name: pieces}, (Range(float(pieces.x[0]), float(pieces.x[-1]), name),))
 
     @classmethod
-    def among(cls, models: Mapping[str, PiecewiseFit], comparisons: Sequence[ModelComparison]) -> Believed:
+    def among(
+        cls, models: Mapping[str, PiecewiseFit], comparisons: Sequence[ModelComparison]
+    ) -> BelievedModels:
         """Those of `models` that `comparisons` of one sweep say to believe; where that one is not among them,
         the one of least error that is. Without comparisons the first one. Raises StopIteration for a
         comparison of none of them.
@@ -109,12 +111,12 @@ class Believed:
 
 
 def predict(
-    believed: Believed,
+    believed: BelievedModels,
     operations: Sequence[str],
     processes: Sequence[int],
     sizes: Sequence[int],
     reduction: float | None = None,
-) -> Iterator[Predicted]:
+) -> Iterator[PredictedTime]:
     """Predictions for every operation, number of processes and size; `fastest` marks the best algorithm of
     each, where none is `far`.
 
@@ -134,8 +136,13 @@ def predict(
 
 
 def _predict(
-    believed: Believed, operation: str, algorithm: str, processes: int, size: int | None, reduction: float
-) -> Predicted:
+    believed: BelievedModels,
+    operation: str,
+    algorithm: str,
+    processes: int,
+    size: int | None,
+    reduction: float,
+) -> PredictedTime:
     rounds = OPERATIONS[operation][algorithm](processes, size or 0)
     arithmetic = reduction * sum(each.messages * each.reduced for each in rounds)
     numbers = _times(believed, rounds)
@@ -146,7 +153,7 @@ def _predict(
     known = len(lows) == len(numbers) and math.isfinite(bound)
     coverage = min((each.coverage or 0.0 for each in intervals), default=0.0) + kept - 1
     beyond = tuple(sorted({each.size for each in rounds if believed.outside(each.size)}))
-    return Predicted(
+    return PredictedTime(
         operation,
         algorithm,
         processes,
@@ -160,12 +167,12 @@ def _predict(
     )
 
 
-def message_time(believed: Believed, rounds: Sequence[Round]) -> float:
+def message_time(believed: BelievedModels, rounds: Sequence[Round]) -> float:
     """Seconds of messages one after the other."""
     return _middle(_times(believed, rounds))
 
 
-def _times(believed: Believed, rounds: Sequence[Round]) -> list[EstimatedNumber]:
+def _times(believed: BelievedModels, rounds: Sequence[Round]) -> list[EstimatedNumber]:
     """The time of all messages: where a size lies between two protocols, either one's."""
     return [_sum(believed, rounds, side) for side in (0, -1)]
 
@@ -174,7 +181,7 @@ def _middle(numbers: Sequence[EstimatedNumber]) -> float:
     return sum(number.value for number in numbers) / len(numbers)
 
 
-def _sum(believed: Believed, rounds: Sequence[Round], side: int) -> EstimatedNumber:
+def _sum(believed: BelievedModels, rounds: Sequence[Round], side: int) -> EstimatedNumber:
     """The time of all messages, those between two pieces counted to the one on `side`."""
     counts: defaultdict[str, dict[int, tuple[float, float]]] = defaultdict(dict)
     for each in rounds:

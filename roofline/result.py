@@ -180,7 +180,7 @@ class Operations(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class ApplicationMessages:
     """An application's MPI messages: medians over its runs, a rank.
 
     rate: messages a second and rank. size: mean bytes of a message. by_size: (least bytes of the class,
@@ -252,7 +252,7 @@ class Roofline:
     job_nodes: int = 1
     applications: tuple[Application, ...] = ()
     mpi: tuple[MpiCeiling, ...] = ()
-    callers: tuple[Caller, ...] = ()
+    callers: tuple[ApplicationMessages, ...] = ()
 
     @property
     def title(self) -> str:

@@ -12,7 +12,7 @@ from npc.parameters import TAGS, Duration, PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npc.cron.agenda import EachNode
+    from npc.cron.agenda import NodeRotation
 
 HISTORY: Final = "history"
 #: In a platform's history: held by the night that is running.
@@ -88,11 +88,11 @@ def chosen(
 
 def each_node_of(
     platform: Path, given: Sequence[str], within: int, at_once: int, benchmarks: Sequence[str]
-) -> EachNode:
+) -> NodeRotation:
     """What --each-node does. Raises click.UsageError where it cannot."""
     import shutil
 
-    from npc.cron.agenda import NODE_BENCHMARKS, EachNode
+    from npc.cron.agenda import NODE_BENCHMARKS, NodeRotation
     from npc.jobs.suite import benchmark_file, settings
     from npc.places import suite
 
@@ -105,7 +105,7 @@ def each_node_of(
         raise click.UsageError("--each-node chooses the nodes itself: leave out --set nodelist")
     for benchmark in benchmarks:
         benchmark_file(home, benchmark)
-    return EachNode(within=within, at_once=at_once, benchmarks=tuple(benchmarks) or NODE_BENCHMARKS)
+    return NodeRotation(within=within, at_once=at_once, benchmarks=tuple(benchmarks) or NODE_BENCHMARKS)
 
 
 def folder_of(history: Path | None, platform: str) -> Path:

@@ -58,7 +58,7 @@ def characterise(
     from npc.cron.characterise import LOCK, Characterisation, alone_on, measure_and_draw
     from npc.jobs.suite import environment_from_here
     from npc.jobs.wait import Patience
-    from npc.locks import Held, only_one
+    from npc.locks import LockHeld, only_one
     from npc.places import workplace
 
     home, folder, file, variables = chosen(platform, tags, given, benchmark)
@@ -77,7 +77,7 @@ def characterise(
         outpath.mkdir(parents=True, exist_ok=True)
         with only_one(outpath / LOCK, limit or 0.0), alone_on(folder, outpath, limit or 0.0):
             code = measure_and_draw(what, as_json)
-    except Held as who:
+    except LockHeld as who:
         raise click.ClickException(
             f"another characterisation is running in {outpath} ({who}): the two would measure each other"
         ) from None
@@ -120,7 +120,7 @@ def _each_node(
     from npc.cron.agenda import node_states, odd_nodes, parts_of_nodes, states_of
     from npc.cron.characterise import exit_code, step
     from npc.cron.rotation import NodeNights, couples
-    from npc.jobs.scheduler import Silent
+    from npc.jobs.scheduler import SchedulerUnavailable
     from npc.jobs.wait import EXIT_NOTHING, EXIT_PARTLY, EXIT_UNFINISHED
     from npc.jobs.workpackages import find_run
     from npc.records.run import read_run
@@ -129,7 +129,7 @@ def _each_node(
     words = [word for setting in given for word in ("--set", setting)]
     try:
         nodes = node_states(platform, words)
-    except Silent as problem:
+    except SchedulerUnavailable as problem:
         raise click.ClickException(f"Slurm does not say which nodes there are: {problem}") from None
     turn = [work.nodes for work in couples(states_of(nodes), NodeNights(tonight=0), within=1)]
     for name, node in nodes.items():

@@ -114,7 +114,7 @@ def nightly(
     from npc.cron.nightly import NightRun, Options, Stopped
     from npc.jobs.stop import Stop
     from npc.jobs.wait import missing
-    from npc.locks import Held, only_one
+    from npc.locks import LockHeld, only_one
     from npc.machine.fabric import load
     from npc.machine.tools import find
     from npc.places import workplace
@@ -157,7 +157,7 @@ def nightly(
                 sys.exit(128 + (stop.number or 0))
             except OSError as error:
                 raise click.ClickException(_cannot_write(error, options)) from None
-    except Held as who:
+    except LockHeld as who:
         raise click.ClickException(f"another night is running ({who})") from None
     sys.exit(outcome.night.exit_code)
 

@@ -49,10 +49,10 @@ def doctor(
     import json
 
     from npc.machine import diagnosis
-    from npc.machine.tools import Site
+    from npc.machine.tools import SoftwareSource
 
     found = diagnosis.diagnose(missing_only=missing)
-    site = Site.here([each.tool for each in found.tools if each.path is None])
+    site = SoftwareSource.here([each.tool for each in found.tools if each.path is None])
     if as_json:
         click.echo(json.dumps(diagnosis.as_json(found, site), indent=2))
     else:

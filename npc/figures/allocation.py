@@ -37,7 +37,7 @@ class Allocation(NamedTuple):
         return f"{self.benchmark}: {len(self.nights)} of {len(self.known)} nodes"
 
 
-class NodesHad:
+class NodeAllocation:
     """In which nights benchmarks had which nodes."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def allocations(
     points: Iterable[HistoryRow], topology: Topology | None = None, others: Collection[str] = ()
 ) -> list[Allocation]:
     """Those of a history's points."""
-    had = NodesHad()
+    had = NodeAllocation()
     for benchmark, run, hosts in {(point.key.benchmark, point.run, point.hosts) for point in points}:
         had.add(benchmark, run, hosts)
     return had.allocations(topology, others)

@@ -168,7 +168,7 @@ def tool_colours(tools: Sequence[str]) -> list[str]:
     return [CYCLE[(CYCLE.index(colour) + number) % len(CYCLE)] for number, colour in enumerate(own)]
 
 
-class Drop(NamedTuple):
+class DropLine(NamedTuple):
     """A line from a place down to the x axis and the words that stand beside it there; for print."""
 
     x: float
@@ -189,7 +189,7 @@ class Chart:
     y: Axis
     traces: tuple[Trace, ...]
     height: int = 420
-    drops: tuple[Drop, ...] = ()
+    drops: tuple[DropLine, ...] = ()
     source: str = ""
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from npc.figures.chart import COLOURS, Drop, Trace
+from npc.figures.chart import COLOURS, DropLine, Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -168,13 +168,13 @@ def move_apart(axes: Axes, names: Sequence[Text]) -> None:
         name.set_y(float(axes.transData.inverted().transform((0, place))[1]))
 
 
-def pad_drops(axes: Axes, drops: Sequence[Drop]) -> None:
+def pad_drops(axes: Axes, drops: Sequence[DropLine]) -> None:
     """Leave room between the names of the x axis' ticks and its title for what drops say."""
     if drops:
         axes.xaxis.labelpad = 0.62 * _DROP_POINTS * max(len(drop.text) for drop in drops) + 8
 
 
-def name_drops(axes: Axes, drops: Sequence[Drop]) -> None:
+def name_drops(axes: Axes, drops: Sequence[DropLine]) -> None:
     """Lines from places down to the x axis, with their words below its ticks."""
     to_pixels, to_data = axes.transData.transform, axes.transData.inverted().transform
     floor = axes.get_ylim()[0]

@@ -33,7 +33,7 @@ def submitted(text: str, submits: str) -> tuple[JobId, str] | None:
 
 def parse_jobs(text: str) -> dict[JobId, Job]:
     """Jobs by identifier, of what ``flux jobs --json`` prints: of one job asked for alone, its object; of
-    several, a list. Raises `Silent` for what is none."""
+    several, a list. Raises `SchedulerUnavailable` for what is none."""
     with understood("flux jobs"):
         document = parse_json(text)
         several = isinstance(document, dict) and "jobs" in document
@@ -54,7 +54,7 @@ def ask(
 
 
 def cancel(job: JobId, cluster: str = "") -> None:
-    """Cancel a job; raises `Silent` with the words of ``flux cancel`` if it does not."""
+    """Cancel a job; raises `SchedulerUnavailable` with the words of ``flux cancel`` if it does not."""
     answer(["flux", "cancel", str(job)])
 
 

@@ -41,7 +41,7 @@ def submitted(text: str, submits: str) -> tuple[JobId, str] | None:
 def parse_qstat(text: str, now: datetime) -> dict[JobId, Job]:
     """Jobs by number, of what ``qstat -xml -g t -r`` prints; without those that have ended (state z).
 
-    Raises `Silent` for what is no such text.
+    Raises `SchedulerUnavailable` for what is no such text.
     """
     with understood("qstat"):
         return _live(parse_xml(text).iter("job_list"), now)
@@ -98,7 +98,7 @@ def ask(
 
 
 def cancel(job: JobId, cluster: str = "") -> None:
-    """Delete a job; raises `Silent` with qdel's words if it does not."""
+    """Delete a job; raises `SchedulerUnavailable` with qdel's words if it does not."""
     answer(["qdel", str(job)])
 
 

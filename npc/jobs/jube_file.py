@@ -161,9 +161,9 @@ def _include(element: Element, path: Path, tags: Collection[str] | None, include
 
 
 def _from_yaml(data: bytes, path: Path) -> Element:
-    from xml.etree.ElementTree import Element as Made
+    from xml.etree.ElementTree import Element as CallStats
 
-    root = Made("jube")
+    root = CallStats("jube")
     value = _yaml_value(data, path, iter(range(_MOST_INCLUDES)))
     _fill(root, value if isinstance(value, dict) else {"benchmark": value}, [_MOST_ELEMENTS])
     return root

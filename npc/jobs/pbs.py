@@ -12,7 +12,17 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from npc import files
-from npc.jobs.scheduler import CTIME, Job, JobId, Silent, answer, call, moment, seconds, understood
+from npc.jobs.scheduler import (
+    CTIME,
+    Job,
+    JobId,
+    SchedulerUnavailable,
+    answer,
+    call,
+    moment,
+    seconds,
+    understood,
+)
 from npc.machine.command import last_line
 
 NAME: Final = "PBS"
@@ -35,14 +45,16 @@ def submitted(text: str, submits: str) -> tuple[JobId, str] | None:
 
 
 def parse_json(text: str) -> dict[JobId, Job]:
-    """Jobs by identifier, of what ``qstat -x -f -F json`` prints. Raises `Silent` for what is none."""
+    """Jobs by identifier, of what ``qstat -x -f -F json`` prints. Raises `SchedulerUnavailable` for what is
+    none."""
     with understood("qstat"):
         answered = msgspec.convert(files.parse_json(text), _PbsAnswer)
         return {name: _job(name, cells) for name, cells in answered.jobs.items()}
 
 
 def parse_text(text: str) -> dict[JobId, Job]:
-    """The same of what ``qstat -f`` prints: values may go on, indented, in further lines. Raises `Silent`."""
+    """The same of what ``qstat -f`` prints: values may go on, indented, in further lines. Raises
+    `SchedulerUnavailable`."""
     jobs: dict[JobId, Job] = {}
     for block in re.split(r"^Job Id: ", text, flags=re.M)[1:]:
         name, _, rest = block.partition("\n")
@@ -71,12 +83,12 @@ def ask(
         code, out, err = call(["qstat", "-f", *names], stopped)
         parse = parse_text
     if code and "Unknown Job" not in err:
-        raise Silent(last_line(err) or f"qstat ends with exit code {code}")
+        raise SchedulerUnavailable(last_line(err) or f"qstat ends with exit code {code}")
     return {name: job for name, job in parse(out).items() if name in ids} if out.strip() else {}
 
 
 def cancel(job: JobId, cluster: str = "") -> None:
-    """Delete a job; raises `Silent` with qdel's words if it does not."""
+    """Delete a job; raises `SchedulerUnavailable` with qdel's words if it does not."""
     answer(["qdel", str(job)])
 
 

@@ -39,7 +39,7 @@ class _Number(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Told:
+class _CaseProgress:
     """What the launches of a case have told. runs: how many there will be, None: until it is known."""
 
     runs: int | None
@@ -60,7 +60,7 @@ class Rounds:
     """
 
     def __init__(self, runs: Sequence[int | None], goal: Goal, benchmark: str) -> None:
-        self._told = [_Told(number) for number in runs]
+        self._told = [_CaseProgress(number) for number in runs]
         self._goal = goal
         self._benchmark = benchmark
         self._place = 0
@@ -96,7 +96,7 @@ class Rounds:
         for (test, size), values in found.items():
             told.values[test][size].append(median(values))
 
-    def _goes_on(self, told: _Told, sample: int) -> bool:
+    def _goes_on(self, told: _CaseProgress, sample: int) -> bool:
         if told.runs is not None:
             return sample < told.runs
         if told.launches >= MIN_SAMPLES and not told.values:  # nothing of it has worked
@@ -104,7 +104,7 @@ class Rounds:
         samples = [number.values for number in self._to_know(told)]
         return not self._goal.enough(told.launches, told.seconds, samples)
 
-    def _expect(self, going: Iterable[_Told], samples: int, expect: Expect) -> None:
+    def _expect(self, going: Iterable[_CaseProgress], samples: int, expect: Expect) -> None:
         free = [told for told in going if told.runs is None]
         self.planned += len(free)
         numbers = [number for told in free for number in self._to_know(told)]
@@ -133,7 +133,7 @@ class Rounds:
         ]
         return named or headlines
 
-    def _to_know(self, told: _Told) -> list[_Number]:
+    def _to_know(self, told: _CaseProgress) -> list[_Number]:
         return [self._number(test, sizes) for test, sizes in told.values.items()]
 
     def _number(self, test: _Test, sizes: Mapping[int | None, Sequence[float]]) -> _Number:

@@ -28,7 +28,7 @@ from npc.files import InvalidFile, parse_json, read_bytes, read_text
 from npc.jobs import session
 from npc.jobs.stop import Stop
 from npc.jobs.watchers import Watchers, this_node
-from npc.machine.around import Around, join
+from npc.machine.around import LaunchObservations, join
 from npc.machine.ask import NoAnswer, ask
 from npc.machine.command import exit_words
 from npc.machine.fabric import short_name
@@ -214,7 +214,7 @@ def sample_all(
         argv = fill_in(command, case.values)
         raw = f"{RAW}/{number:04d}"
         watchers.look()
-        around = Around() if watch_s() else None
+        around = LaunchObservations() if watch_s() else None
         started, before = now(), time.monotonic()
         code, status = launch(
             argv, log.folder / f"{raw}.out", log.folder / f"{raw}.err", timeout_s, pattern, stop

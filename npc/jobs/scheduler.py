@@ -36,17 +36,18 @@ _TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.2
 
 
-class Silent(Exception):
+class SchedulerUnavailable(Exception):
     """The batch system does not answer just now; the message is what its command said."""
 
 
 @contextlib.contextmanager
 def understood(command: str) -> Iterator[None]:
-    """Makes an answer that cannot be read `Silent`, with what of it could not: the next one may be whole."""
+    """Makes an answer that cannot be read `SchedulerUnavailable`, with what of it could not: the next one
+    may be whole."""
     try:
         yield
     except (ValueError, OverflowError, LookupError) as error:
-        raise Silent(f"the answer of {command} was not understood: {error}") from None
+        raise SchedulerUnavailable(f"the answer of {command} was not understood: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +142,12 @@ class Scheduler(Protocol):
     ) -> dict[JobId, Job]:
         """What it knows of these jobs, in one question if it can; those that it does not know are missing.
 
-        Raises `Silent` when it does not answer, or not before the caller is `stopped`; FileNotFoundError
-        without its commands.
+        Raises `SchedulerUnavailable` when it does not answer, or not before the caller is `stopped`;
+        FileNotFoundError without its commands.
         """
 
     def cancel(self, job: JobId, cluster: str = "") -> None:
-        """Cancel a job; raises `Silent` with its words if it does not."""
+        """Cancel a job; raises `SchedulerUnavailable` with its words if it does not."""
 
 
 def call(
@@ -156,7 +157,8 @@ def call(
     timeout_s: float = _TIMEOUT_S,
 ) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a batch system's command, without the variables that begin with one of
-    `unwanted`. Raises `Silent` if it takes too long, or the caller is `stopped`; FileNotFoundError."""
+    `unwanted`. Raises `SchedulerUnavailable` if it takes too long, or the caller is `stopped`;
+    FileNotFoundError."""
     env = {name: value for name, value in os.environ.items() if not unwanted or not name.startswith(unwanted)}
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -171,7 +173,7 @@ def call(
                 if stopped() or time.monotonic() > deadline:
                     process.kill()
                     why = "before the stop" if stopped() else f"within {timeout_s:g} s"
-                    raise Silent(f"{command[0]} did not answer {why}") from None
+                    raise SchedulerUnavailable(f"{command[0]} did not answer {why}") from None
 
 
 def answer(
@@ -180,10 +182,13 @@ def answer(
     unwanted: tuple[str, ...] = (),
     unless: str = "",
 ) -> str:
-    """Its stdout. Raises as `call` does, and `Silent` with its words if it fails without saying `unless`."""
+    """Its stdout. Raises as `call` does, and `SchedulerUnavailable` with its words if it fails without
+    saying `unless`."""
     code, out, err = call(command, stopped, unwanted)
     if code and not (unless and unless in err):
-        raise Silent(last_line(err) or last_line(out) or f"{command[0]} ends with exit code {code}")
+        raise SchedulerUnavailable(
+            last_line(err) or last_line(out) or f"{command[0]} ends with exit code {code}"
+        )
     return out
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
-from npc.jobs.scheduler import ENDED, Job, JobId, Silent, answer, call, moment, seconds, whole
+from npc.jobs.scheduler import ENDED, Job, JobId, SchedulerUnavailable, answer, call, moment, seconds, whole
 
 NAME: Final = "Slurm"
 COMMANDS: Final = ("squeue", "scancel")
@@ -152,8 +152,9 @@ def ask(
 ) -> dict[JobId, Job]:
     """What Slurm knows of these jobs, in one question; those that it does not know are missing.
 
-    `cluster` is another one than the default, as ``sbatch --parsable`` names it. Raises `Silent` when the
-    controller does not answer, or not before the caller is `stopped`; FileNotFoundError where there is no
+    `cluster` is another one than the default, as ``sbatch --parsable`` names it. Raises
+    `SchedulerUnavailable` when the controller does not answer, or not before the caller is `stopped`;
+    FileNotFoundError where there is no
     ``squeue``.
     """
     if not ids:
@@ -175,7 +176,8 @@ def ask(
 def nodes(partition: str = "") -> dict[str, SlurmNode]:
     """All nodes, or those of one partition, by name.
 
-    Raises `Silent` when the controller does not answer, FileNotFoundError where there is no ``sinfo``.
+    Raises `SchedulerUnavailable` when the controller does not answer, FileNotFoundError where there is no
+    ``sinfo``.
     """
     of = [f"--partition={partition}"] if partition else ["--all"]
     out = answer(["sinfo", *of, "--noheader", "--Node", "--format=%N|%T|%E"], unwanted=_UNWANTED)
@@ -195,7 +197,7 @@ def default_partition() -> str:
 
 
 def cancel(job: JobId, cluster: str = "") -> None:
-    """Tell Slurm to cancel a job; raises `Silent` with its words if it does not."""
+    """Tell Slurm to cancel a job; raises `SchedulerUnavailable` with its words if it does not."""
     where = [f"--clusters={cluster}"] if cluster else []
     answer(["scancel", *where, str(job)], unwanted=_UNWANTED)
 
@@ -208,7 +210,7 @@ def _ask_accounting(ids: Iterable[JobId], where: list[str], stopped: Callable[[]
     for completion in ([], ["--completion"]):
         try:
             code, out, _ = call(["sacct", *where, *words, *completion], stopped, _UNWANTED)
-        except (FileNotFoundError, Silent):
+        except (FileNotFoundError, SchedulerUnavailable):
             return {}
         if code == 0:
             # One that the controller does not know and the accounting believes to live has been lost.

@@ -26,7 +26,7 @@ from npc import locks
 from npc.files import no_link, read_bytes, read_end, replacing, write_whole
 from npc.jobs import jube, slurm
 from npc.jobs.progress import Display, WorkpackageRow, row_of
-from npc.jobs.scheduler import Job, Silent
+from npc.jobs.scheduler import Job, SchedulerUnavailable
 from npc.jobs.schedulers import KNOWN
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import (
@@ -108,7 +108,7 @@ class RunWait:
             }
             try:
                 answer = scheduler.ask({job.number for job in asked.values()}, cluster, self._has_no_time)
-            except Silent as words:
+            except SchedulerUnavailable as words:
                 self.silent = f"{scheduler.NAME} does not answer, asking again: {words}"
                 continue
             for number, job in asked.items():
@@ -148,7 +148,7 @@ class RunWait:
         try:
             with locks.only_one(self.run / jube.LOCK) as lock:
                 if (pid := jube.at_work(self.run)) is not None:
-                    raise locks.Held(f"process {pid} on this machine")
+                    raise locks.LockHeld(f"process {pid} on this machine")
                 marked = []
                 for each in read_workpackages(self.run, WRITING_S):
                     each.note_submission()
@@ -160,7 +160,7 @@ class RunWait:
                         (each.folder / REASON).unlink(missing_ok=True)
                     elif each.is_open:  # no error file, or not where it was looked for: JUBE's own mark
                         write_whole(each.folder / "error", each.recorded_reason() + "\n")
-        except locks.Held as who:
+        except locks.LockHeld as who:
             self.busy = f"JUBE is working on this run for somebody else ({who})"
             return False
         return whole
@@ -244,7 +244,7 @@ class RunWait:
             asked = workpackage.batch_job() or BatchJob(job.id)
             try:
                 asked.scheduler.cancel(job.id, asked.cluster)
-            except Silent as words:
+            except SchedulerUnavailable as words:
                 return f"failed: job {job.id} can never start ({job.reason}), and is still queued: {words}"
             return f"failed: job {job.id} could never start ({job.reason}), so it was cancelled"
         if job is not None and job.state != "COMPLETED":
@@ -271,7 +271,7 @@ class RunWait:
             return ""
         try:
             job.scheduler.cancel(job.number, job.cluster)
-        except Silent as words:
+        except SchedulerUnavailable as words:
             return f"; job {job.number} could not be cancelled: {words}"
         return f"; job {job.number} was cancelled"
 
@@ -335,7 +335,7 @@ def wait_for(
 def _ending(job: Job) -> str:
     """How it ended; where it lost one of several nodes, that one by its name, if Slurm says which is dead."""
     if job.state == "NODE_FAIL":
-        with contextlib.suppress(Silent, FileNotFoundError, ValueError):
+        with contextlib.suppress(SchedulerUnavailable, FileNotFoundError, ValueError):
             known = slurm.nodes()
             dead = [name for name in expand(job.nodes) if name in known and known[name].dead]
             if len(dead) == 1:

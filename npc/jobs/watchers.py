@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from npc.jobs import session
-from npc.machine.around import Around, Seen
+from npc.machine.around import LaunchObservations, Seen
 from npc.machine.command import run
 from npc.machine.fabric import short_name
 from npc.machine.tools import VERSION_TIMEOUT_S
@@ -135,11 +135,11 @@ class Watchers:
 
 def main() -> None:
     """A watcher: answers on stdout what it is asked on stdin, until that ends."""
-    around: Around | None = None
+    around: LaunchObservations | None = None
     for line in sys.stdin:
         seen = None
         if line.strip() == LOOK:
-            around = Around()
+            around = LaunchObservations()
         elif around:
             seen = around.seen()
         answer = {"to": line.strip(), "host": short_name(this_node()), "seen": seen}

@@ -64,7 +64,7 @@ NO_LAUNCHES: Final = Progress(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Do:
+class DoCommand:
     """One ``<do>`` of a step, as written: its command and attributes still have their ``$parameters``."""
 
     command: str
@@ -85,7 +85,7 @@ class Workpackage:
     number: int
     step: str
     parameters: Mapping[str, str]
-    dos: tuple[Do, ...] = ()
+    dos: tuple[DoCommand, ...] = ()
 
     @property
     def name(self) -> str:
@@ -153,7 +153,7 @@ class Workpackage:
         described = (self.folder / "work" / "environment.json").exists()
         return found[-1] if found else self.folder / "work/launches" if described else None
 
-    def pending_do(self) -> Do | None:
+    def pending_do(self) -> DoCommand | None:
         """The ``<do>`` that was started last; None before the first, and where the steps are not known."""
         started = [int(path.name[-2:]) for path in self.folder.glob("wp_done_[0-9][0-9]")]
         return self.dos[max(started)] if started and max(started) < len(self.dos) else None
@@ -329,7 +329,7 @@ def _parameters(number: int, elements: Mapping[int, Element]) -> dict[str, str]:
     return parameters
 
 
-def _read_steps(run: Path) -> dict[str, tuple[Do, ...]]:
+def _read_steps(run: Path) -> dict[str, tuple[DoCommand, ...]]:
     """Every step's ``<do>``; empty where the configuration cannot be read."""
     try:
         root = parse_xml(read_bytes(run / CONFIGURATION))
@@ -342,7 +342,7 @@ def _read_steps(run: Path) -> dict[str, tuple[Do, ...]]:
         base = step.get("work_dir")
         elsewhere = str(reference / base) if base else ""
         steps[step.get("name", "")] = tuple(
-            Do(
+            DoCommand(
                 do.text or "",
                 do.get("done_file", ""),
                 do.get("error_file", ""),

@@ -1,9 +1,9 @@
 """What a node looks at just before and just after each launch: the one place, for ``npc records sample`` and
 ``npb``.
 
-Another source is a class like `Look` and a line in `SOURCES`; it fills the field of that name of
-`npc.records.launch.Launch`. Looks lie outside of what is timed, they start no process that stays, and between
-them nothing runs.
+Another source is a class like `StartedObservation` and a line in `SOURCES`; it fills the field of that name
+of `npc.records.launch.Launch`. Looks lie outside of what is timed, they start no process that stays, and
+between them nothing runs.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from npc.machine import energy, load
-from npc.machine.counters import Rise, by_host
+from npc.machine.counters import CounterIncreases, by_host
 
 #: What one node saw: by field of a launch something for JSON, None where it could not look.
 Seen: TypeAlias = Mapping[str, Any]
 
 
-class Look(Protocol):
+class StartedObservation(Protocol):
     """Made just before a launch."""
 
     def seen(self, own: Collection[int]) -> Any:
@@ -29,26 +29,26 @@ class Observer(NamedTuple):
     """look: makes one on a node. join: from (host, what was seen there) of the launch's nodes, the server's
     first, to the launch's field; None where nobody could look. Two of one host are npb's two agents there."""
 
-    look: Callable[[], Look]
+    look: Callable[[], StartedObservation]
     join: Callable[[Sequence[tuple[str, Any]]], Any]
 
 
 #: By field of a launch. The last one looks closest to the launch.
 SOURCES: Final[Mapping[str, Observer]] = {
-    "moved": Observer(Rise, by_host),
+    "moved": Observer(CounterIncreases, by_host),
     "energy": Observer(energy.Energy, energy.by_host),
-    "load": Observer(load.Beside, load.busiest),
+    "load": Observer(load.LoadDuringLaunch, load.busiest),
 }
 
 
-class Around:
+class LaunchObservations:
     """All looks of one node around one launch, which begins when this is made."""
 
     def __init__(self) -> None:
         self._looks = {field: source.look() for field, source in SOURCES.items()}
 
     def seen(self, own: Collection[int] = ()) -> Seen:
-        """What was seen by now, when the launch has just ended; `own` as of `Look.seen`."""
+        """What was seen by now, when the launch has just ended; `own` as of `StartedObservation.seen`."""
         return {field: look.seen(own) for field, look in reversed(self._looks.items())}
 
 

@@ -127,8 +127,8 @@ def rise(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
     return {name: more for name, more in by.items() if more and name.partition(" ")[0] in owners}
 
 
-class Rise:
-    """What this node's counters rise by during one launch (a `npc.machine.around.Look`)."""
+class CounterIncreases:
+    """What this node's counters rise by during one launch (a `npc.machine.around.StartedObservation`)."""
 
     def __init__(self) -> None:
         self._before = read()

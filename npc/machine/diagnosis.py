@@ -14,7 +14,15 @@ from npc.columns import columns, sentences
 from npc.machine.environment import collect_environment
 from npc.machine.load import busy_processes
 from npc.machine.preflight import WATCHED_S, Finding, MpiTrial, preflight, start_two_ranks
-from npc.machine.tools import Found, Need, Site, find_all, missing_libraries, os_release, ways_to_get
+from npc.machine.tools import (
+    Found,
+    SoftwareSource,
+    ToolNeed,
+    find_all,
+    missing_libraries,
+    os_release,
+    ways_to_get,
+)
 from npc.places import home, own, suite, workplace
 from npc.terminal import styled
 
@@ -49,9 +57,9 @@ def missing_for_main_job(tools: Sequence[Found]) -> list[str]:
     problems = [
         f"{found.tool.name} is missing ({found.tool.command})"
         for found in tools
-        if found.path is None and found.tool.need is Need.REQUIRED
+        if found.path is None and found.tool.need is ToolNeed.REQUIRED
     ]
-    if not any(found.path for found in tools if found.tool.need is Need.BENCHMARK):
+    if not any(found.path for found in tools if found.tool.need is ToolNeed.BENCHMARK):
         problems.append("not one benchmark tool is there")
     try:
         suite()
@@ -60,9 +68,9 @@ def missing_for_main_job(tools: Sequence[Found]) -> list[str]:
     return problems
 
 
-def remedies(tools: Sequence[Found], site: Site) -> list[tuple[str, str]]:
+def remedies(tools: Sequence[Found], site: SoftwareSource) -> list[tuple[str, str]]:
     """(tool, how to get it here) for each that the main job misses; one line for all that the system has."""
-    missing = [found for found in tools if found.path is None and found.tool.need is not Need.OPTIONAL]
+    missing = [found for found in tools if found.path is None and found.tool.need is not ToolNeed.OPTIONAL]
     packaged = [found for found in missing if site.package(found.tool)]
     lines = []
     if packaged:
@@ -80,7 +88,7 @@ def remedies(tools: Sequence[Found], site: Site) -> list[tuple[str, str]]:
     return lines
 
 
-def as_json(diagnosis: Diagnosis, site: Site) -> dict[str, Any]:
+def as_json(diagnosis: Diagnosis, site: SoftwareSource) -> dict[str, Any]:
     """What ``--json`` prints; its keys are described in docs/commands.md."""
     return {
         "schema": SCHEMA,
@@ -101,7 +109,7 @@ def as_json(diagnosis: Diagnosis, site: Site) -> dict[str, Any]:
     }
 
 
-def show(diagnosis: Diagnosis, site: Site, missing_only: bool) -> None:
+def show(diagnosis: Diagnosis, site: SoftwareSource, missing_only: bool) -> None:
     """Print it for people."""
     if not missing_only:
         _print_tools(diagnosis.tools)
@@ -130,7 +138,7 @@ def _print_tools(tools: Sequence[Found]) -> None:
     heading, *lines = columns(rows)
     click.echo(styled(heading, bold=True))
     for found, line in zip(tools, lines, strict=True):
-        optional = found.tool.need is Need.OPTIONAL
+        optional = found.tool.need is ToolNeed.OPTIONAL
         colour = None if found.path or optional else "red"
         click.echo(styled(line, fg=colour, dim=optional and not found.path))
 

@@ -49,7 +49,7 @@ def refusal(root: Path = Path("/")) -> str:
 
 
 class Energy:
-    """What this node takes during one launch (a `npc.machine.around.Look`)."""
+    """What this node takes during one launch (a `npc.machine.around.StartedObservation`)."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root

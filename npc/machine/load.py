@@ -53,7 +53,7 @@ def load_average(root: Path = Path("/"), watch_s: float = 0.0) -> dict[str, Any]
     }
 
 
-class Busy(NamedTuple):
+class BusyProcess(NamedTuple):
     """A process that used `cores` cores on average while it was watched; or the `HYPERVISOR`, pid 0."""
 
     pid: int
@@ -61,7 +61,7 @@ class Busy(NamedTuple):
     cores: float
 
 
-def busy_processes(seconds: float, at_least: float = 0.1, root: Path = Path("/")) -> list[Busy]:
+def busy_processes(seconds: float, at_least: float = 0.1, root: Path = Path("/")) -> list[BusyProcess]:
     """Processes that used `at_least` cores during the next `seconds`, busiest first, without this one.
 
     Loadavg looks back over minutes; this is what would run beside a benchmark started now.
@@ -85,19 +85,19 @@ class LoadMonitor:
         self._stolen = stolen_ticks(root)
         self._begun = time.monotonic()
 
-    def busy(self, at_least: float = 0.1, least_ticks: int = 0, kernel: bool = True) -> list[Busy]:
+    def busy(self, at_least: float = 0.1, least_ticks: int = 0, kernel: bool = True) -> list[BusyProcess]:
         """Those that used `at_least` cores and `least_ticks` of the kernel's clock, busiest first, without
         this process; with `kernel`, its threads too, which work for whoever calls it."""
         second = os.sysconf("SC_CLK_TCK") * (time.monotonic() - self._begun)
         busy = [
-            Busy(each.pid, each.name, ticks / second)
+            BusyProcess(each.pid, each.name, ticks / second)
             for each in processes.everyone(self._root)
             if (ticks := each.ticks - self._before.get((each.pid, each.started), each).ticks) >= least_ticks
             and each.pid != os.getpid()
             and (kernel or not each.kernel)
         ]
         if (stolen := stolen_ticks(self._root) - self._stolen) >= max(least_ticks, 1):
-            busy.append(Busy(0, HYPERVISOR, stolen / second))
+            busy.append(BusyProcess(0, HYPERVISOR, stolen / second))
         return sorted((entry for entry in busy if entry.cores >= at_least), key=lambda entry: -entry.cores)
 
     def cores_of(self, pids: Iterable[int]) -> float:
@@ -108,7 +108,7 @@ class LoadMonitor:
         return sum(a.ticks + a.waited - b.ticks - b.waited for a, b in zip(now, then, strict=True)) / second
 
 
-class Beside:
+class LoadDuringLaunch:
     """What this node computes during one launch, the launch and others apart."""
 
     def __init__(self) -> None:
@@ -131,7 +131,8 @@ class Beside:
 
 
 def busiest(nodes: Sequence[tuple[str, dict[str, Any] | None]]) -> dict[str, Any] | None:
-    """What computed during a launch on the node where others took more, of (host, `Beside.seen`) each.
+    """What computed during a launch on the node where others took more, of (host, `LoadDuringLaunch.seen`)
+    each.
 
     On one node it is what the first saw, npb's server: to its client, the server is another process. None
     where one of them did not look.

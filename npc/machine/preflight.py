@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from npc.machine.command import run
-from npc.machine.load import Busy
+from npc.machine.load import BusyProcess
 from npc.machine.tools import find, search_path
 from npc.python import python
 from npc.registration import extensions
@@ -53,7 +53,7 @@ class MpiTrial:
     """What was tried out. ranks: the size that two started ranks each saw, or why there is none; the first of
     them printed `npc.machine.mpi_variables.offered` as well."""
 
-    busy: tuple[Busy, ...]
+    busy: tuple[BusyProcess, ...]
     ranks: str
     mpi_output: str = ""
 

@@ -41,7 +41,7 @@ from npc.places import home, workplace
 from npc.records.units import plural
 
 PROGRAMS_FILE: Final = "programs.toml"
-#: What `Remembered.by` begins with in what npc wrote.
+#: What `BestSetting.by` begins with in what npc wrote.
 _OURS: Final = "npc "
 _HEAD: Final = """\
 # What was found best for programs on this platform (npc/machine/programs.py explains every key). npc program
@@ -54,7 +54,7 @@ _TABLE: Final = "[[setting]]"
 _BEGINS: Final = re.compile(r"\s*\[")
 
 
-class Remembered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BestSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A setting that made a program `times` as fast as `against` on a platform, with the interval of that.
 
     ranks: of all nodes together; 0, as 0 nodes, where it is not about a number. variables: of the environment
@@ -97,10 +97,10 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class _ProgramsFile(msgspec.Struct):
     """Other tables of the file are somebody's own."""
 
-    setting: tuple[Remembered, ...] = ()
+    setting: tuple[BestSetting, ...] = ()
 
 
-def read_programs(folder: Path) -> tuple[Remembered, ...]:
+def read_programs(folder: Path) -> tuple[BestSetting, ...]:
     """What a platform's folder remembers, in the order of the file; none without one.
 
     Raises OSError, and `npc.files.InvalidFile` for a file that is none.
@@ -113,7 +113,7 @@ def read_programs(folder: Path) -> tuple[Remembered, ...]:
     return _decode(path, text)
 
 
-def remembered(platform: str) -> tuple[Remembered, ...]:
+def remembered(platform: str) -> tuple[BestSetting, ...]:
     """What a platform remembers, by its name or its folder's path; of ``localhost``, which any machine is,
     what was found on this one. Raises OSError, `npc.files.InvalidFile`."""
     folder = _folder(platform)
@@ -127,7 +127,7 @@ def remembered(platform: str) -> tuple[Remembered, ...]:
     return tuple(each for each in found if not each.hosts or here in map(short_name, each.hosts))
 
 
-def keep(platform: str, found: Remembered, instead: Path) -> str:
+def keep(platform: str, found: BestSetting, instead: Path) -> str:
     """Remember a finding in the folder of a platform (its name or its folder's path), or where that cannot be
     written in the folder `instead`; a sentence that says where. Raises OSError where neither can be."""
     folder = _folder(platform)
@@ -138,7 +138,7 @@ def keep(platform: str, found: Remembered, instead: Path) -> str:
         own.mkdir(parents=True, exist_ok=True)
         remember(own, found)
         return f"Remembered: {found.words}, in {own / PROGRAMS_FILE}."
-    except (OSError, locks.Held, InvalidFile) as error:
+    except (OSError, locks.LockHeld, InvalidFile) as error:
         why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
     remember(instead, found)
     return f"Remembered in {instead / PROGRAMS_FILE}, not for the platform ({why}): {found.words}."
@@ -159,10 +159,10 @@ def _own(folder: Path) -> Path:
     return workplace() / PLATFORMS / folder.name if came_with_it else folder
 
 
-def remember(folder: Path, found: Remembered) -> None:
+def remember(folder: Path, found: BestSetting) -> None:
     """Write a finding into a platform's folder, in place of npc's own older one.
 
-    Raises OSError where the folder cannot be written, `npc.locks.Held`, and `npc.files.InvalidFile` for a
+    Raises OSError where the folder cannot be written, `npc.locks.LockHeld`, and `npc.files.InvalidFile` for a
     file that is none; then it stays as it was.
     """
     path = folder / PROGRAMS_FILE
@@ -178,12 +178,12 @@ def remember(folder: Path, found: Remembered) -> None:
         write_whole(path, text)
 
 
-def _decode(path: Path, text: str) -> tuple[Remembered, ...]:
+def _decode(path: Path, text: str) -> tuple[BestSetting, ...]:
     with valid(path):
         return parse_toml(text, _ProgramsFile).setting
 
 
-def _without(text: str, found: Remembered) -> Iterator[str]:
+def _without(text: str, found: BestSetting) -> Iterator[str]:
     """The lines but for npc's own keys about the same subject. Comments among them stay."""
     table: list[str] = []
     for line in [*text.splitlines(keepends=True), ""]:
@@ -194,7 +194,7 @@ def _without(text: str, found: Remembered) -> Iterator[str]:
         table.append(line)
 
 
-def _is_older(table: Sequence[str], found: Remembered) -> bool:
+def _is_older(table: Sequence[str], found: BestSetting) -> bool:
     if not table or table[0].strip() != _TABLE:
         return False
     try:
@@ -204,7 +204,7 @@ def _is_older(table: Sequence[str], found: Remembered) -> bool:
     return known.by.startswith(_OURS) and known.subject == found.subject
 
 
-def _block(found: Remembered) -> str:
+def _block(found: BestSetting) -> str:
     """A table of the file, without what is not known."""
     lines = [_TABLE]
     for name, value in msgspec.structs.asdict(found).items():

@@ -21,42 +21,44 @@ from npc.machine.platform import Interface, Platform, link_data_rate
 _ONE_UNIT: Final = re.compile(r"(Bronze|Silver) \d{4}|Gold 5(?!122|222)\d{3}")
 
 
-class Proposed(NamedTuple):
+class ProposedLimit(NamedTuple):
     """A limit, in the unit of `npc.machine.platform.NodeLimits`, and why it is thought to be so."""
 
     value: float | bool
     why: str
 
 
-def propose(environment: Mapping[str, Any]) -> dict[str, Proposed]:
+def propose(environment: Mapping[str, Any]) -> dict[str, ProposedLimit]:
     """Key of ``[node]`` → what an ``environment.json`` suggests; nothing where it says nothing of it."""
-    found: dict[str, Proposed] = {}
+    found: dict[str, ProposedLimit] = {}
     cpu = below(environment, "cpu")
     cpu = cpu if isinstance(cpu, Mapping) else {}
     if cores := cpu.get("cores"):
-        found["cores"] = Proposed(cores, "as the machine counts them")
+        found["cores"] = ProposedLimit(cores, "as the machine counts them")
     if clock := _clock(cpu):
         found["clock_hz"] = clock
     found |= _simd(cpu)
     dimms = entries(environment, "memory", "dimms")
     if moved := bandwidth(dimms, below(environment, "memory", "channels")):
-        found["memory_bandwidth"] = Proposed(*moved)
+        found["memory_bandwidth"] = ProposedLimit(*moved)
     return found
 
 
-def _clock(cpu: Mapping[str, Any]) -> Proposed | None:
+def _clock(cpu: Mapping[str, Any]) -> ProposedLimit | None:
     """The base clock: of the model's name (Intel's), of the frequency driver, of the time-stamp counter."""
     if named := re.search(r"@ ?(\d+(?:\.\d+)?) ?GHz", cpu.get("model") or ""):
-        return Proposed(float(named[1]) * 1e9, "the base clock in the model's name")
+        return ProposedLimit(float(named[1]) * 1e9, "the base clock in the model's name")
     if base := below(cpu, "frequency", "base_hz"):
-        return Proposed(float(base), "the base clock that the frequency driver tells")
+        return ProposedLimit(float(base), "the base clock that the frequency driver tells")
     if counter := below(cpu, "frequency", "counter_hz"):
         # of Intel's and AMD's server CPUs it counts at the base clock, give or take calibration
-        return Proposed(round(counter / 1e8) * 1e8, "the time-stamp counter's rate, mostly the base clock")
+        return ProposedLimit(
+            round(counter / 1e8) * 1e8, "the time-stamp counter's rate, mostly the base clock"
+        )
     return None
 
 
-def _simd(cpu: Mapping[str, Any]) -> dict[str, Proposed]:
+def _simd(cpu: Mapping[str, Any]) -> dict[str, ProposedLimit]:
     """Width, units and FMA of the SIMD instructions that are executed at full rate."""
     flags, model = set(cpu.get("flags") or ()), cpu.get("model") or ""
     if not flags & {"sse2", "avx", "avx512f"}:
@@ -76,9 +78,9 @@ def _simd(cpu: Mapping[str, Any]) -> dict[str, Proposed]:
         why = "two FMA units" if fma else why
         why = f"{why} of 128 bits (Zen)" if narrow and fma else why
     return {
-        "simd_bits": Proposed(bits, "by the CPU's flags"),
-        "simd_units": Proposed(units, why),
-        "fma": Proposed(fma, "flag fma" if fma else "no flag fma"),
+        "simd_bits": ProposedLimit(bits, "by the CPU's flags"),
+        "simd_units": ProposedLimit(units, why),
+        "fma": ProposedLimit(fma, "flag fma" if fma else "no flag fma"),
     }
 
 

@@ -29,7 +29,7 @@ from npc.terminal import guard
 VERSION_TIMEOUT_S: Final = 5.0
 
 
-class Need(Enum):
+class ToolNeed(Enum):
     """What the main job (``npc characterise``) does without the tool."""
 
     REQUIRED = "required"  #: nothing can run
@@ -55,7 +55,7 @@ class Tool:
     command: str
     name: str
     used_by: str
-    need: Need
+    need: ToolNeed
     in_jobs: bool = True
     tags: tuple[str, ...] = ()
     version_args: tuple[str, ...] = ("--version",)
@@ -80,7 +80,7 @@ def _read_tools() -> tuple[Tool, ...]:
     for command in file.sections():
         keys: dict[str, Any] = dict(file[command])
         lists = {name: tuple(keys[name].split()) for name in ("tags", "version_args") if name in keys}
-        need, version = Need(keys["need"]), keys.get("version", Tool.version).replace("\n", "")
+        need, version = ToolNeed(keys["need"]), keys.get("version", Tool.version).replace("\n", "")
         in_jobs = file.getboolean(command, "in_jobs", fallback=True)
         keys |= lists | {"need": need, "version": version, "in_jobs": in_jobs}
         tools.append(Tool(command=command, **keys))
@@ -195,7 +195,7 @@ def _look_up_osu(tool: Tool) -> Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SoftwareSource:
     """How software is got on this machine.
 
     apt: those Debian packages of the missing tools that this release has, None where there is no apt. rpm:
@@ -210,7 +210,7 @@ class Site:
     rpm: str = ""
 
     @classmethod
-    def here(cls, missing: Sequence[Tool]) -> Site:
+    def here(cls, missing: Sequence[Tool]) -> SoftwareSource:
         """This machine's: Debian and its children by ``/etc/os-release``, the rest by their commands.
 
         missing: the tools to ask apt for, which may read its lists for a second.
@@ -266,7 +266,7 @@ def os_release() -> dict[str, str]:
         return {}
 
 
-def ways_to_get(tool: Tool, site: Site) -> list[str]:
+def ways_to_get(tool: Tool, site: SoftwareSource) -> list[str]:
     """Commands that get `tool` here, the likeliest first; where none fits, the names elsewhere."""
     ways = []
     if tool.command == "osu_latency":
@@ -300,7 +300,7 @@ def ways_to_get(tool: Tool, site: Site) -> list[str]:
 def main() -> None:
     """What the set-up script reads: a line ``COMMAND-OR-FILE PACKAGE`` for each Debian package."""
     for tool in TOOLS:
-        if tool.debian and (tool.need is not Need.OPTIONAL or tool.command in _SET_UP):
+        if tool.debian and (tool.need is not ToolNeed.OPTIONAL or tool.command in _SET_UP):
             print(tool.command, tool.debian)
     for package, file in OTHER_DEBIAN_PACKAGES.items():
         print(file, package)

@@ -30,7 +30,7 @@ _COLLECTIVES: Final = {
 }
 
 
-class Made(NamedTuple):
+class CallStats(NamedTuple):
     """Calls of one name that one rank made: how many, their seconds and bytes."""
 
     calls: int
@@ -63,7 +63,7 @@ class Rank:
     host: str
     seconds: float
     mpi: float
-    calls: Mapping[str, Made] = field(default_factory=dict)
+    calls: Mapping[str, CallStats] = field(default_factory=dict)
     regions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     threads: int = 1
     cpu: float | None = None
@@ -93,7 +93,7 @@ class PairTraffic(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peers:
+class PeerMatrix:
     """A sparse matrix of ranks, or of the hosts in `names`; left_out: pairs, their bytes and messages."""
 
     of: str
@@ -130,7 +130,7 @@ class Efficiency:
 Kind = Literal["collective", "late sender", "late receiver"]
 
 
-class Late(NamedTuple):
+class LateRank(NamedTuple):
     """A rank for which others waited in a collective. times: how often it was the last, by more than the
     clocks' error; seconds: that all others waited for it; alone: by which the calls would have been earlier
     if it had come with the last but one."""
@@ -155,7 +155,7 @@ class CollectiveWait(NamedTuple):
     seconds: float
     waited: float | None
     error: float | None
-    late: tuple[Late, ...]
+    late: tuple[LateRank, ...]
     reason: str = ""
 
 
@@ -233,7 +233,7 @@ class Snapshots:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unexpected:
+class UnexpectedMessages:
     """Messages that came before a receive was posted for them, or out of their order; None where something
     is not known, with the reason by its name.
 
@@ -253,7 +253,7 @@ class Unexpected:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 
-class Ran(NamedTuple):
+class CollectiveAlgorithm(NamedTuple):
     """Calls of a collective by communicators of as many ranks, and the algorithm that their messages are of:
     several where these cannot tell. root: in MPI_COMM_WORLD. first, last: sizes of a call in bytes, None
     where they are not known. pieces: how many times the algorithm's messages were sent for one call, None
@@ -280,7 +280,7 @@ class Algorithms:
     """What ran, by the messages between ranks; explained: the part of these. reasons: why an operation's is
     not known."""
 
-    ran: tuple[Ran, ...] = ()
+    ran: tuple[CollectiveAlgorithm, ...] = ()
     explained: float | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
 
@@ -296,13 +296,13 @@ class Profile:
     finalized: int
     ranks: tuple[Rank, ...] = ()
     calls: tuple[CallTotals, ...] = ()
-    peers: Peers = field(default_factory=lambda: Peers(of="ranks"))
+    peers: PeerMatrix = field(default_factory=lambda: PeerMatrix(of="ranks"))
     efficiency: Efficiency | None = None
     regions: Mapping[str, Efficiency] = field(default_factory=dict)
     waits: Waits | None = None
     variables: tuple[VariableTotals, ...] = ()
     snapshots: Snapshots | None = None
-    unexpected: Unexpected | None = None
+    unexpected: UnexpectedMessages | None = None
     algorithms: Algorithms | None = None
     notes: tuple[str, ...] = ()
 

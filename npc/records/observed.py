@@ -102,7 +102,7 @@ class Messages:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedFlop:
     """FLOP of all nodes by `group`, LIKWID's or an event of PAPI's; None where they cannot be had, for
     `reason`. moved: of a group that counts bytes instead, by node:
     `npc.observe.flop_counters.moved_bytes`."""
@@ -122,7 +122,7 @@ class _Observation(msgspec.Struct):
     nodes: tuple[ObservedNode, ...]
     reported: Mapping[str, float]
     messages: Messages | None = None
-    counted: Counted | None = None
+    counted: CountedFlop | None = None
 
 
 def parse_document(text: str | bytes) -> dict[str, Any]:

@@ -74,7 +74,7 @@ _GRAVITY: Final[Mapping[str, float]] = {
 }  # fmt: skip
 
 
-class Common(msgspec.Struct, frozen=True, kw_only=True):
+class CommonEvent(msgspec.Struct, frozen=True, kw_only=True):
     """What is the same in most series of a night, and hence one event.
 
     effect: relative change of the median series, negative is worse. score: a standard normal. worse, series:
@@ -117,7 +117,7 @@ class NightSuspect(Suspect):
     runs: tuple[str, ...] = ()
 
 
-class Unmeasured(msgspec.Struct, frozen=True, kw_only=True):
+class UnmeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node that the last nights did not measure. last: the last night that did, empty for never."""
 
     node: str
@@ -130,7 +130,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
     within: int
     nodes: int
-    unmeasured: tuple[Unmeasured, ...] = ()
+    unmeasured: tuple[UnmeasuredNode, ...] = ()
 
     @property
     def measured(self) -> int:
@@ -148,7 +148,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
         return [counted, *(f"not measured: {several(nodes, NAMED)}: {why}" for why, nodes in reasons.items())]
 
 
-class Postponed(msgspec.Struct, frozen=True, kw_only=True):
+class PostponedBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     """A benchmark that the night's budget did not reach. since: the last night that measured it, empty for
     never. suspect: whether something was bad about it."""
 
@@ -157,7 +157,7 @@ class Postponed(msgspec.Struct, frozen=True, kw_only=True):
     suspect: bool = False
 
 
-class Slow(msgspec.Struct, frozen=True, kw_only=True):
+class SlowSuspect(msgspec.Struct, frozen=True, kw_only=True):
     """Whom npb names: kind, name and role (`Suspect`), its nodes, by how much it is slower (None: it does not
     answer), the evidence in words, and the test it was seen in."""
 
@@ -175,7 +175,7 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
         return whom(self.kind, self.name, self.role)
 
 
-class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+class PairMatrix(msgspec.Struct, frozen=True, kw_only=True):
     """What the matrix of pairs said.
 
     nodes: all that were measured; suspects: those of the history among them. slow: whom npb names. pairs:
@@ -184,7 +184,7 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: tuple[str, ...]
     suspects: tuple[str, ...]
-    slow: tuple[Slow, ...] = ()
+    slow: tuple[SlowSuspect, ...] = ()
     pairs: int = 0
     problem: str = ""
 
@@ -289,7 +289,7 @@ class NightDocument(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="node → what was seen when it died or fell silent (by `npb`, or by Slurm)"),
     ] = {}
     postponed: Annotated[
-        tuple[Postponed, ...],
+        tuple[PostponedBenchmark, ...],
         Meta(
             description="what the budget did not reach: `benchmark`, `since` (the night that measured it "
             "last, empty for never), `suspect`"
@@ -304,7 +304,7 @@ class NightDocument(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     common: Annotated[
-        Common | None,
+        CommonEvent | None,
         Meta(
             description="what most series have in common, or null: `verdict`, `effect`, `score`, `worse` of "
             "`series`, `since`, `disturbed`; they are PASS where nothing else is the matter with them"
@@ -319,7 +319,7 @@ class NightDocument(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ()
     pairs: Annotated[
-        Matrix | None,
+        PairMatrix | None,
         Meta(
             description="the matrix of pairs of the suspects, or null: `nodes`, `suspects`, `slow[]` "
             "(`kind`, `name`, `role`, `nodes`, `slowdown`, `evidence`, `series`), `pairs` (measurements), "

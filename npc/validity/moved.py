@@ -31,7 +31,7 @@ _SUMS: Final[Mapping[str, Sequence[str]]] = {
 _GRAVE_FIRST: Final[Sequence[Meaning]] = ("down", "error", "throttling", "loss", "congestion")
 
 
-class CounterRise(NamedTuple):
+class CounterIncrease(NamedTuple):
     """A counter that rose by enough to be told. traffic: the packets that it is held against, 0 for none."""
 
     host: str
@@ -50,7 +50,7 @@ class CounterRise(NamedTuple):
         return f"{self.host}: {self.name} rose by {self.by}{of}"
 
 
-def told(moved: Mapping[str, Mapping[str, int]] | None) -> list[CounterRise]:
+def told(moved: Mapping[str, Mapping[str, int]] | None) -> list[CounterIncrease]:
     """What is worth a word of what rose during a launch (its field ``moved``), the gravest first.
 
     All but a few losses (RDMA loses nothing in a sound network; elsewhere `LOST` of the packets are told) and
@@ -73,12 +73,12 @@ def told(moved: Mapping[str, Mapping[str, int]] | None) -> list[CounterRise]:
                 continue
             if name.endswith("port_xmit_wait"):
                 if by >= WAITED * counters.get(f"{owner} port_xmit_data", 0):
-                    found.append(CounterRise(host, name, by, means))
+                    found.append(CounterIncrease(host, name, by, means))
             elif means == "loss" and "/" not in owner:
                 if packets >= FEWEST and by >= LOST * packets:
-                    found.append(CounterRise(host, name, by, means, packets))
+                    found.append(CounterIncrease(host, name, by, means, packets))
             else:
-                found.append(CounterRise(host, name, by, means))
+                found.append(CounterIncrease(host, name, by, means))
     return sorted(found, key=lambda each: _GRAVE_FIRST.index(each.means))
 
 
@@ -86,13 +86,15 @@ class DuringLaunch(NamedTuple):
     """What rose during one launch on some hosts."""
 
     hosts: tuple[str, ...]
-    moved: Sequence[CounterRise]
+    moved: Sequence[CounterIncrease]
 
 
-def of_mark(mark: str) -> list[CounterRise]:
+def of_mark(mark: str) -> list[CounterIncrease]:
     """The counters of a record's mark, ``n07 mlx5_0/1 symbol_error 412; …``."""
     found = re.findall(r"(?:^|; )(\S+) (\S+ \S+) (\d+)(?=;|$)", mark)
-    return [CounterRise(host, name, int(by), means) for host, name, by in found if (means := meaning(name))]
+    return [
+        CounterIncrease(host, name, int(by), means) for host, name, by in found if (means := meaning(name))
+    ]
 
 
 def evidence(nodes: Collection[str], launches: Iterable[DuringLaunch], link: bool = False) -> str:

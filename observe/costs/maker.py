@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import Final
 
 from npc.machine.command import exit_words
-from npc.observe.costs.kept import NoCost
+from npc.observe.costs.cache import NoCost
 
 _EVENTS: Final = Path(__file__).with_name("events.py")
 
 
-class Maker:
+class CostProgram:
     """Ended at the end of a ``with``."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Maker:
             raise NoCost(f"{_EVENTS} ended: {exit_words(self._process.wait())}")
         return float(line)
 
-    def __enter__(self) -> Maker:
+    def __enter__(self) -> CostProgram:
         return self
 
     def __exit__(self, *_: BaseException | type[BaseException] | TracebackType | None) -> None:

@@ -65,7 +65,7 @@ _OPAQUE: Final = re.compile(
 )
 
 
-class Effects(NamedTuple):
+class InstructionEffects(NamedTuple):
     """Registers that it writes, reads as values, and reads for an address. Narrow registers count as the wide
     ones they are part of; ``flags`` is one."""
 
@@ -149,7 +149,7 @@ def is_copy(instruction: Instruction) -> bool:
     )
 
 
-def effects(instruction: Instruction) -> Effects:
+def effects(instruction: Instruction) -> InstructionEffects:
     """What it reads and writes. What is in doubt is not read: a chain through it is then none of ours, and
     what is said of chains stays a lower bound."""
     name, operands = instruction.mnemonic, instruction.operands
@@ -157,25 +157,25 @@ def effects(instruction: Instruction) -> Effects:
     values = [frozenset(_registers(each)) for each in operands if each != instruction.memory]
     everything = frozenset().union(*values)
     if _SILENT.fullmatch(name):
-        return Effects(frozenset(), frozenset(), frozenset())
+        return InstructionEffects(frozenset(), frozenset(), frozenset())
     if _COMPARES.fullmatch(name):
-        return Effects(frozenset(("flags",)), everything, address)
+        return InstructionEffects(frozenset(("flags",)), everything, address)
     if name in _WIDENS:
         narrow, wide = _WIDENS[name]
-        return Effects(frozenset((wide,)), frozenset((narrow,)), address)
+        return InstructionEffects(frozenset((wide,)), frozenset((narrow,)), address)
     if re.fullmatch(r"i?(?:mul|div)[bwlq]?", name) and len(operands) == 1:
         high = frozenset(("d",)) if "div" in name else frozenset[str]()
-        return Effects(frozenset(("a", "d")), everything | {"a"} | high, address)
+        return InstructionEffects(frozenset(("a", "d")), everything | {"a"} | high, address)
     flags = frozenset(("flags",)) if _SETS_FLAGS.fullmatch(name) else frozenset[str]()
     read_flags = frozenset(("flags",)) if _READS_FLAGS.fullmatch(name) else frozenset[str]()
     if instruction.stores:
-        return Effects(frozenset(flags), everything | read_flags, address)
+        return InstructionEffects(frozenset(flags), everything | read_flags, address)
     if not operands:
-        return Effects(frozenset(), frozenset(), address)
+        return InstructionEffects(frozenset(), frozenset(), address)
     target, mask = _target(operands[-1])
     compared = operands[:-1] if len(operands) > 2 else operands
     if _IDIOM.fullmatch(name) and len(operands) > 1 and len(set(compared)) == 1:
-        return Effects(target | flags, frozenset(), frozenset())
+        return InstructionEffects(target | flags, frozenset(), frozenset())
     sources = frozenset().union(
         *(frozenset(_registers(each)) for each in operands[:-1] if each != instruction.memory)
     )
@@ -184,7 +184,7 @@ def effects(instruction: Instruction) -> Effects:
     if name.startswith("mulx"):
         target |= frozenset(_registers(operands[-2]))
         sources = (sources - frozenset(_registers(operands[-2]))) | {"d"}
-    return Effects(target | flags, sources | mask | read_flags, address)
+    return InstructionEffects(target | flags, sources | mask | read_flags, address)
 
 
 def _keeps(instruction: Instruction) -> bool:

@@ -30,7 +30,7 @@ _FUSED: Final = re.compile(r"(?:cmp|test|add|sub|and|inc|dec)[bwlq]?")
 _LEAST: Final = 1.0
 
 
-class Sampled(NamedTuple):
+class SampledFunction(NamedTuple):
     """Where a function was seen: the file of its machine code with its build id (empty: not known), its first
     address there and the one after its last (None: not known), and samples by address."""
 
@@ -40,7 +40,7 @@ class Sampled(NamedTuple):
     counts: Counter[int]
 
 
-def with_loop(hotspot: Hotspot, sampled: Sampled, processor: Mapping[str, Any]) -> Hotspot:
+def with_loop(hotspot: Hotspot, sampled: SampledFunction, processor: Mapping[str, Any]) -> Hotspot:
     """The hotspot with its loop, or with the reason why it has none. processor: of the node
     (`npc.machine.processor.node_processor`)."""
     try:
@@ -49,7 +49,7 @@ def with_loop(hotspot: Hotspot, sampled: Sampled, processor: Mapping[str, Any]) 
         return hotspot._replace(loop=None, loop_reason=str(reason))
 
 
-def bound(sampled: Sampled, processor: Mapping[str, Any]) -> LoopBound:
+def bound(sampled: SampledFunction, processor: Mapping[str, Any]) -> LoopBound:
     """Raises NotRead, NoLoop and NoModel, which say why there is none."""
     if not sampled.path.is_absolute() or not sampled.path.is_file():
         raise NotRead(f"{sampled.path} is no file with machine code here")

@@ -12,7 +12,7 @@ from npc.observe.hotspots.llvm import Model, NoModel
 _TIMEOUT_S: Final = 60.0
 
 
-class Needs(NamedTuple):
+class CycleNeeds(NamedTuple):
     """ports: cycles of an iteration on the busiest group of ports, or for dispatch where that is more (the
     reciprocal throughput of the block); latencies: of each instruction, cycles from operands to result."""
 
@@ -20,7 +20,7 @@ class Needs(NamedTuple):
     latencies: tuple[float, ...]
 
 
-def needs_of(code: Sequence[str], model: Model) -> Needs:
+def needs_of(code: Sequence[str], model: Model) -> CycleNeeds:
     """What llvm-mca says of instructions in AT&T's syntax, run over and over. Raises NoModel."""
     arguments = (
         model.tool, "-mtriple=x86_64-unknown-linux", f"-mcpu={model.core}", "--json", "--instruction-info",
@@ -38,11 +38,11 @@ def needs_of(code: Sequence[str], model: Model) -> Needs:
     return needs
 
 
-def read_needs(text: str) -> Needs:
+def read_needs(text: str) -> CycleNeeds:
     """Of what ``llvm-mca --json --instruction-info`` prints. Raises NoModel."""
     try:
         region = json.loads(text[text.index("{") :])["CodeRegions"][0]
         latencies = tuple(float(each["Latency"]) for each in region["InstructionInfoView"]["InstructionList"])
-        return Needs(float(region["SummaryView"]["BlockRThroughput"]), latencies)
+        return CycleNeeds(float(region["SummaryView"]["BlockRThroughput"]), latencies)
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise NoModel(f"llvm-mca printed what is not understood here ({error!r})") from None

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from npc.observe.hotspots.bounds import bound_of
-from npc.observe.hotspots.loop import Sampled, with_loop
+from npc.observe.hotspots.loop import SampledFunction, with_loop
 from npc.observe.hotspots.stack_file import OTHER, SUFFIX
 from npc.observe.hotspots.stacks import CLOCK
 from npc.observe.rank_files import decoded
@@ -144,7 +144,7 @@ class _Merged:
         self._shares = [_Share()]
         self._own = [0]
         self._counted: defaultdict[int, _Function] = defaultdict(_Function)
-        self._code: dict[tuple[str, str], Sampled] = {}
+        self._code: dict[tuple[str, str], SampledFunction] = {}
         self._processor: Mapping[str, Any] = {}
 
     def add(self, rank: RankStacks) -> None:
@@ -174,7 +174,7 @@ class _Merged:
         # of several kinds of nodes, or of programs, the code and the processor of the first rank count
         self._processor = self._processor or rank.processor
         for each in rank.addresses:
-            mine = Sampled(Path(each.module), each.build_id, each.range, Counter())
+            mine = SampledFunction(Path(each.module), each.build_id, each.range, Counter())
             known = self._code.setdefault((each.function, PurePath(each.module).name), mine)
             if known[:3] == mine[:3]:
                 known.counts.update({int(address, 16): count for address, count in each.counts.items()})

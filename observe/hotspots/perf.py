@@ -33,7 +33,7 @@ class Perf(NamedTuple):
     compresses: bool = False
 
 
-class Sight(NamedTuple):
+class PerfAccess(NamedTuple):
     """What perf may see here: the user's own processes, and the system in their stacks. line: the command
     that would allow more, empty where nothing is missing."""
 
@@ -61,7 +61,7 @@ def find_perf(root: Path = Path("/")) -> Perf:
     return Perf("", "", f"there is no perf here (apt-get install {PACKAGE}; elsewhere the package perf)")
 
 
-def sight(root: Path = Path("/")) -> Sight:
+def sight(root: Path = Path("/")) -> PerfAccess:
     """What this process may see here."""
     try:
         level = int((root / "proc/sys/kernel/perf_event_paranoid").read_text())
@@ -70,19 +70,19 @@ def sight(root: Path = Path("/")) -> Sight:
     return sight_at(level, is_privileged(root))
 
 
-def sight_at(level: int | None, privileged: bool) -> Sight:
+def sight_at(level: int | None, privileged: bool) -> PerfAccess:
     """What kernel.perf_event_paranoid and the capabilities leave; level: None where the kernel has none.
 
     Documentation/admin-guide/sysctl/kernel.rst: from 2 on no system, from 1 on no whole CPUs; Debian and
     Ubuntu have 3 and 4: nothing without CAP_PERFMON.
     """
     if level is None:
-        return Sight(False, False, "a kernel with CONFIG_PERF_EVENTS")
+        return PerfAccess(False, False, "a kernel with CONFIG_PERF_EVENTS")
     if level <= 1 or privileged:
-        return Sight(True, True)
+        return PerfAccess(True, True)
     if level == 2:
-        return Sight(True, False, "sysctl kernel.perf_event_paranoid=1")
-    return Sight(False, False, "sysctl kernel.perf_event_paranoid=2, or 1 to see the system, too")
+        return PerfAccess(True, False, "sysctl kernel.perf_event_paranoid=1")
+    return PerfAccess(False, False, "sysctl kernel.perf_event_paranoid=2, or 1 to see the system, too")
 
 
 def is_privileged(root: Path = Path("/")) -> bool:

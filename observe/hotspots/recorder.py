@@ -22,11 +22,11 @@ from typing import Any, Final
 from npc.machine.command import last_line
 from npc.machine.processes import LOCAL_RANK, Process, die_with_parent, local_ranks, read, told
 from npc.machine.processor import node_processor
-from npc.observe.asked import Companion
 from npc.observe.hotspots.bounds import EVENTS
-from npc.observe.hotspots.perf import Perf, Sight, find_perf, sight
+from npc.observe.hotspots.perf import Perf, PerfAccess, find_perf, sight
 from npc.observe.hotspots.stack_file import SUFFIX, save, to_document
 from npc.observe.hotspots.stacks import CLOCK, Stacks
+from npc.observe.options import Companion
 
 #: What perf does not end by itself it leaves without the parts that say what is in it.
 KILLED: Final = "perf record was killed, and its file is not whole"
@@ -55,7 +55,7 @@ class HotspotRecorder(Companion):
         self._rate = float(settings["rate"])
         self._call_graph = str(settings["call_graph"])
         self._perf = Perf("", "")
-        self._sight = Sight(own=False, kernel=False)
+        self._sight = PerfAccess(own=False, kernel=False)
         self._recorder: Process | None = None
         self._problem = ""
         self._counters = ""

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from npc.machine.sysfs import number
-from npc.observe.costs.kept import NoCost, kept
-from npc.observe.costs.maker import Maker
+from npc.observe.costs.cache import NoCost, cached_costs
+from npc.observe.costs.maker import CostProgram
 from npc.observe.hotspots.perf import find_perf, sight
 
 _RATE: Final = 10_000
@@ -36,13 +36,13 @@ def cost(call_graph: str) -> float:
     if not sight().own:
         raise NoCost(sight().line)
     key = {"tool": f"perf {perf.version}", "call_graph": call_graph}
-    return kept("stacks", key, lambda: {"sample": _measured(perf.path, call_graph)})["sample"]
+    return cached_costs("stacks", key, lambda: {"sample": _measured(perf.path, call_graph)})["sample"]
 
 
 def _measured(perf: str, call_graph: str) -> float:
     rate = min(_RATE, number(_MAX_RATE) or _RATE)
     plain, sampled = [], []
-    with Maker() as worker, tempfile.TemporaryDirectory() as folder:
+    with CostProgram() as worker, tempfile.TemporaryDirectory() as folder:
         for _ in range(_TURNS):
             plain += [worker.make("work", _STEPS) for _ in range(_BLOCKS)]
             file = Path(folder, "data")

@@ -25,8 +25,8 @@ from typing import Any, Final
 
 from npc.machine.load import cgroup_memory_bytes
 from npc.machine.processes import RANK, die_with_parent, local_ranks, read, told
-from npc.observe.asked import Companion
-from npc.observe.own_session import be_deaf
+from npc.observe.options import Companion
+from npc.observe.own_session import keep_only_descriptors
 from npc.python import python
 from npc.records.memory_use import MEMORY
 
@@ -91,7 +91,7 @@ class RankMemoryTable(Companion):
             return child
         try:
             die_with_parent(signal.SIGKILL)
-            be_deaf({self._table, *(self._trace[:1] if self._trace else ())})
+            keep_only_descriptors({self._table, *(self._trace[:1] if self._trace else ())})
             work()
         finally:
             os._exit(0)

@@ -20,7 +20,7 @@ _ALL: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
 SMALL_BLOCKS: Final = "small heap blocks"
 
 
-class Pieces(NamedTuple):
+class ThreadPieces(NamedTuple):
     """What a thread did to the part of a page that is of one structure, in the order of structures, pages and
     threads. lines: of the page, a bit each, that count for this structure; read_words, written_words: of
     these, (pieces, 8)."""
@@ -39,9 +39,9 @@ class Pieces(NamedTuple):
     written_slots: Words
     lines: Words
 
-    def take(self, which: Integers | Flags) -> Pieces:
+    def take(self, which: Integers | Flags) -> ThreadPieces:
         """Some of them."""
-        return Pieces(*(column[which] for column in self))  # type: ignore[arg-type]
+        return ThreadPieces(*(column[which] for column in self))  # type: ignore[arg-type]
 
 
 class _Claims(NamedTuple):
@@ -52,7 +52,7 @@ class _Claims(NamedTuple):
     words: Words
 
 
-def pieces_of(accesses: Accesses, layout: Layout) -> tuple[Pieces, list[NamedStructure]]:
+def pieces_of(accesses: Accesses, layout: Layout) -> tuple[ThreadPieces, list[NamedStructure]]:
     """The pieces, and the structures that they are of: those of the layout, and small blocks together."""
     structures = [
         *layout.structures,
@@ -82,7 +82,7 @@ def pieces_of(accesses: Accesses, layout: Layout) -> tuple[Pieces, list[NamedStr
     parts = _pieces(accesses, *lines)
     nobody = np.setdiff1d(np.arange(len(used)), entry)
     rest = _pieces(accesses, nobody, np.full(len(nobody), len(structures) - 1), np.full(len(nobody), _ALL))
-    both = Pieces(*(np.concatenate(columns) for columns in zip(whole, parts, rest, strict=True)))
+    both = ThreadPieces(*(np.concatenate(columns) for columns in zip(whole, parts, rest, strict=True)))
     both = both.take(np.lexsort((both.thread, both.page, both.structure)))
     return both, structures
 
@@ -194,7 +194,7 @@ def flags(bits: Words) -> Flags:
     return np.unpackbits(bits.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little").astype(np.bool_)
 
 
-def _pieces(accesses: Accesses, entry: Integers, structure: Integers, lines: Words) -> Pieces:
+def _pieces(accesses: Accesses, entry: Integers, structure: Integers, lines: Words) -> ThreadPieces:
     """Of entries and the lines of them that count."""
     pages = {name: accesses.pages[name][entry] for name in _TAKEN}  # not whole entries: these are large
     reads, writes = pages["reads"].astype(np.int64), pages["writes"].astype(np.int64)
@@ -206,7 +206,7 @@ def _pieces(accesses: Accesses, entry: Integers, structure: Integers, lines: Wor
         bytes_of = np.where(chosen, np.uint8(255), np.uint8(0)).view(np.uint64).reshape(-1, 8)
         pages["read_words"][part] &= bytes_of
         pages["written_words"][part] &= bytes_of
-    return Pieces(
+    return ThreadPieces(
         entry, structure, pages["page"], accesses.threads[entry], reads, writes, pages["first"],
         pages["last"], pages["read_words"], pages["written_words"], pages["read_slots"],
         pages["written_slots"], lines,

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from npc.machine import sysfs
-from npc.observe.memory.owners import Pieces, starts_of
+from npc.observe.memory.owners import ThreadPieces, starts_of
 from npc.observe.memory.table import Entries
 from npc.records.memory_use import NumaUse
 
@@ -35,7 +35,7 @@ def cpu_of_threads(threads: Entries, touches: Entries) -> dict[int, int]:
 
 
 def numa_uses(
-    pieces: Pieces,
+    pieces: ThreadPieces,
     names: Mapping[int, str],
     places: Entries,
     cpus: Mapping[int, int],
@@ -82,7 +82,7 @@ def numa_uses(
     return found, "" if found else "of no page that was used it is known where it lies"
 
 
-def _most_by_page(pieces: Pieces, mine: Entries, near: Entries, amount: Entries) -> Iterator[int]:
+def _most_by_page(pieces: ThreadPieces, mine: Entries, near: Entries, amount: Entries) -> Iterator[int]:
     """Of each page the accesses from the node with most."""
     order = mine[np.lexsort((near[mine], pieces.page[mine]))]
     starts = starts_of(pieces.page[order], near[order])

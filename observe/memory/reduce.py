@@ -21,7 +21,7 @@ import numpy as np
 from npc import own_folder
 from npc.observe.memory import names, sharing
 from npc.observe.memory.accesses import Integers, accesses_of
-from npc.observe.memory.owners import Pieces, pieces_of, starts_of
+from npc.observe.memory.owners import ThreadPieces, pieces_of, starts_of
 from npc.observe.memory.placement import cpu_of_threads, node_of_cpus, numa_uses
 from npc.observe.memory.table import SAMPLING, Entries, RankTable, read_table
 from npc.records.memory_use import Density, MemoryMode, RankMemory, Structure
@@ -162,8 +162,8 @@ def _notes(table: RankTable, about: Mapping[str, object]) -> tuple[str, ...]:
 def _structure(
     number: int,
     known: names.NamedStructure,
-    pieces: Pieces,
-    shared: sharing.Shared,
+    pieces: ThreadPieces,
+    shared: sharing.SharingGroups,
     extents: Entries,
     pictured: bool,
 ) -> Structure:
@@ -193,7 +193,7 @@ def _structure(
     )
 
 
-def _others(numbers: list[int], pieces: Pieces, shared: sharing.Shared) -> Structure:
+def _others(numbers: list[int], pieces: ThreadPieces, shared: sharing.SharingGroups) -> Structure:
     """Those of which nothing is told, as one."""
     mine = np.isin(pieces.structure, numbers)
     of_group = np.isin(pieces.structure[shared.starts], numbers)
@@ -204,14 +204,14 @@ def _others(numbers: list[int], pieces: Pieces, shared: sharing.Shared) -> Struc
     )  # fmt: skip
 
 
-def _first_threads(pieces: Pieces, starts: Integers) -> Integers:
+def _first_threads(pieces: ThreadPieces, starts: Integers) -> Integers:
     """Of each page the thread that touched it first, by its number where the clock cannot tell."""
     group = np.repeat(np.arange(len(starts)), np.diff([*starts, len(pieces.page)]))
     order = np.lexsort((pieces.thread, pieces.first, group))
     return pieces.thread[order][starts]
 
 
-def _density(pieces: Pieces, starts: Integers, first: Integers, extents: Entries) -> Density:
+def _density(pieces: ThreadPieces, starts: Integers, first: Integers, extents: Entries) -> Density:
     place = _positions(pieces.page, extents)
     each = -(-(int(place.max()) + 1) // _BINS)
     column = place // each

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from npc.observe.memory.accesses import SLOTS, Accesses, Flags, Integers
 from npc.observe.memory.names import PAGE_BYTES, NamedStructure
-from npc.observe.memory.owners import Pieces, starts_of
+from npc.observe.memory.owners import ThreadPieces, starts_of
 from npc.observe.memory.table import Entries
 from npc.records.memory_use import SHARINGS, SharedLine, Sharing, SharingInterval
 
@@ -45,7 +45,7 @@ _MOST_ENTRIES: Final = 1 << 14
 Classes = npt.NDArray[np.int8]
 
 
-class Shared(NamedTuple):
+class SharingGroups(NamedTuple):
     """Of the pieces: where the groups of one page and structure begin, the class of each group
     (`SHARINGS` by number), and which pieces overlap another one."""
 
@@ -54,7 +54,7 @@ class Shared(NamedTuple):
     overlaps: Flags
 
 
-def shared_pages(pieces: Pieces) -> Shared:
+def shared_pages(pieces: ThreadPieces) -> SharingGroups:
     """By the threads of each structure's page."""
     starts = starts_of(pieces.structure, pieces.page)
     number = len(pieces.page)
@@ -82,7 +82,7 @@ def shared_pages(pieces: Pieces) -> Shared:
     classes[shared] = READ_SHARED
     classes[written] = FALSE_SHARED
     classes[same] = WRITE_SHARED
-    return Shared(starts, classes, overlaps)
+    return SharingGroups(starts, classes, overlaps)
 
 
 def counted(classes: Classes) -> dict[Sharing, int]:
@@ -92,7 +92,7 @@ def counted(classes: Classes) -> dict[Sharing, int]:
 
 
 def intervals(
-    pieces: Pieces, shared: Shared, names: Mapping[int, str], slot_ns: int, end_s: float
+    pieces: ThreadPieces, shared: SharingGroups, names: Mapping[int, str], slot_ns: int, end_s: float
 ) -> Iterator[SharingInterval]:
     """Of some structures (number → name) over the run: pages that were touched in each part of it. A page is
     of the class that it is of as a whole, where several threads touched it in that part."""
@@ -123,7 +123,7 @@ def _leading_zeros(bits: int) -> int:
 # --- lines -------------------------------------------------------------------------------------------------
 
 
-class Contended(NamedTuple):
+class ContendedLine(NamedTuple):
     """Of a line that threads contend for: its address, entries that take part, and the words of each that it
     uses much (a bit each)."""
 
@@ -135,7 +135,9 @@ class Contended(NamedTuple):
     kind: Sharing
 
 
-def contended_lines(accesses: Accesses, pieces: Pieces, shared: Shared, sampled: bool) -> list[Contended]:
+def contended_lines(
+    accesses: Accesses, pieces: ThreadPieces, shared: SharingGroups, sampled: bool
+) -> list[ContendedLine]:
     """Those with most accesses first.
 
     A word's user is a thread that comes back to it: that a thread zeroed all counters of a line before others
@@ -144,7 +146,9 @@ def contended_lines(accesses: Accesses, pieces: Pieces, shared: Shared, sampled:
     return sorted(_lines(accesses, overlapping, sampled), key=lambda line: -line.accesses)
 
 
-def without_false_sharing(pieces: Pieces, shared: Shared, lines: Sequence[Contended]) -> Shared:
+def without_false_sharing(
+    pieces: ThreadPieces, shared: SharingGroups, lines: Sequence[ContendedLine]
+) -> SharingGroups:
     """The classes of pages once more, where words of lines that are falsely shared are nobody's in common."""
     false = [line.address for line in lines if line.kind == "false-shared"]
     some = np.isin(pieces.page, [address // PAGE_BYTES for address in false])
@@ -161,9 +165,9 @@ def without_false_sharing(pieces: Pieces, shared: Shared, lines: Sequence[Conten
 
 
 def told_lines(
-    found: Sequence[Contended],
+    found: Sequence[ContendedLine],
     accesses: Accesses,
-    pieces: Pieces,
+    pieces: ThreadPieces,
     structures: Sequence[NamedStructure],
     extents: Entries,
 ) -> list[SharedLine]:
@@ -172,7 +176,7 @@ def told_lines(
     return [_told(line, accesses, owners, structures, extents) for line in found[:_MOST_LINES]]
 
 
-def _lines(accesses: Accesses, entries: Integers, sampled: bool) -> Iterator[Contended]:
+def _lines(accesses: Accesses, entries: Integers, sampled: bool) -> Iterator[ContendedLine]:
     """In parts of whole pages, of threads that have enough accesses to a page for one of its lines."""
     least = _LEAST_TOUCHES if sampled else _LEAST_ACCESSES
     entries = entries[accesses.pages["reads"][entries] + accesses.pages["writes"][entries] >= least]
@@ -186,7 +190,7 @@ def _lines(accesses: Accesses, entries: Integers, sampled: bool) -> Iterator[Con
         begin = after
 
 
-def _lines_of(accesses: Accesses, entries: Integers, least: int) -> Iterator[Contended]:
+def _lines_of(accesses: Accesses, entries: Integers, least: int) -> Iterator[ContendedLine]:
     pages = accesses.pages[entries]
     starts = starts_of(pages["page"])
     reads, writes = pages["line_reads"].astype(np.int64), pages["line_writes"].astype(np.int64)
@@ -212,12 +216,12 @@ def _lines_of(accesses: Accesses, entries: Integers, least: int) -> Iterator[Con
             continue
         kind: Sharing = "write-shared" if any(each & twice for each in written) else "false-shared"
         address = int(pages["page"][here[0]]) * PAGE_BYTES + int(line) * LINE_BYTES
-        yield Contended(
+        yield ContendedLine(
             address, entries[here], tuple(words), tuple(written), int(both[here, line].sum()), kind
         )
 
 
-def _owners(pieces: Pieces, wanted: set[int]) -> dict[tuple[int, int], int]:
+def _owners(pieces: ThreadPieces, wanted: set[int]) -> dict[tuple[int, int], int]:
     """(entry, line of the page) → structure."""
     found: dict[tuple[int, int], int] = {}
     for place in np.flatnonzero(np.isin(pieces.entry, list(wanted))):
@@ -229,7 +233,7 @@ def _owners(pieces: Pieces, wanted: set[int]) -> dict[tuple[int, int], int]:
 
 
 def _told(
-    line: Contended,
+    line: ContendedLine,
     accesses: Accesses,
     owners: Mapping[tuple[int, int], int],
     structures: Sequence[NamedStructure],

@@ -20,7 +20,7 @@ from npc.report.advice.rule import Hint, Judgement, add_words, hint, rule
 from npc.report.observed import Observed, newest
 from npc.report.runs import Run
 from npc.roofline.mpi import ONE_AT_A_TIME, find_callers, least_seconds, mpi_ceilings
-from npc.roofline.result import Caller
+from npc.roofline.result import ApplicationMessages
 
 add_words(Path(__file__).with_name("rules.toml"))
 #: What costs less of the run is not worth anybody's time.
@@ -210,7 +210,7 @@ def _unexplained(each: Observed, needed: float) -> list[Hint]:
     return [hint("unexplained_mpi", seen, gain, (each.raw,), application=each.program)]
 
 
-def _callers(run: Run) -> list[tuple[Caller, Observed]]:
+def _callers(run: Run) -> list[tuple[ApplicationMessages, Observed]]:
     """What the programs sent, beside what was seen inside their MPI."""
     if not run.inside_mpi:
         return []

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from itertools import accumulate, permutations
 from typing import Any, Final, NamedTuple
 
-from npc.observe.monitoring import Flow
+from npc.observe.monitoring import RankFlow
 from npc.observe.mpi.patterns import Messages, patterns
 from npc.observe.mpi.profile import RankProfile
-from npc.records.mpi_profile import Algorithms, Ran, operation
+from npc.records.mpi_profile import Algorithms, CollectiveAlgorithm, operation
 
 #: Collectives of more ranks are not told apart: everybody with everybody is too much to look at.
 _MOST_RANKS: Final = 256
@@ -60,7 +60,7 @@ class _Collective:
         return sum(self.by_class.values())
 
 
-def algorithms_of(profiles: Sequence[RankProfile], flows: Iterable[Flow]) -> Algorithms | None:
+def algorithms_of(profiles: Sequence[RankProfile], flows: Iterable[RankFlow]) -> Algorithms | None:
     """The algorithms of a run's collectives; None where there were none or nothing counted their messages."""
     sent: Counter[tuple[int, int]] = Counter()
     for flow in flows:
@@ -239,7 +239,7 @@ def _limits(
     return rows
 
 
-def _told(found: _Collective, made: Mapping[str, tuple[float, float]]) -> Iterator[Ran]:
+def _told(found: _Collective, made: Mapping[str, tuple[float, float]]) -> Iterator[CollectiveAlgorithm]:
     """The algorithms that ran, each with its calls and sizes as far as they are certain."""
     possible = {name: times for name, times in made.items() if times[1] > _WHOLE}
     names = tuple(possible)
@@ -248,15 +248,15 @@ def _told(found: _Collective, made: Mapping[str, tuple[float, float]]) -> Iterat
     certain = all(most - least < max(_WHOLE, 1e-6 * most) for least, most in possible.values())
     if len(names) == 1 and certain:
         pieces = possible[names[0]][1] / found.calls
-        yield Ran(*where, names, found.calls, smallest, largest, round(pieces, 2))
+        yield CollectiveAlgorithm(*where, names, found.calls, smallest, largest, round(pieces, 2))
     elif not certain or round(sum(most for _, most in possible.values())) != found.calls:
-        yield Ran(*where, names, found.calls, smallest, largest)
+        yield CollectiveAlgorithm(*where, names, found.calls, smallest, largest)
     else:
         times = {name: round(most) for name, (_, most) in possible.items()}
         parts = _parts(found.by_class, times)
         for name, calls in times.items():
             first, last = parts.get(name, (smallest, largest))
-            yield Ran(*where, (name,), calls, first, last)
+            yield CollectiveAlgorithm(*where, (name,), calls, first, last)
 
 
 def _sizes(classes: Iterable[int]) -> tuple[int | None, int | None]:

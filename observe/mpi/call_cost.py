@@ -15,7 +15,7 @@ from statistics import median
 from typing import Final
 
 from npc.machine.command import exit_words, last_words, run
-from npc.observe.costs.kept import NoCost, kept
+from npc.observe.costs.cache import NoCost, cached_costs
 from npc.observe.mpi.build import find_compiler, mpi_of
 from npc.observe.mpi.place import ProfileFile
 
@@ -30,7 +30,9 @@ _OF_THE_JOB: Final = re.compile(
 def cost(library: str, launcher: Sequence[str], program: str) -> float:
     """Seconds that a call costs more. library: put before `program` as started by `launcher`
     (`npc.observe.mpi.build.library_for`). Raises NoCost."""
-    measured = kept("mpi", {"library": library}, lambda: {"call": _measured(library, launcher, program)})
+    measured = cached_costs(
+        "mpi", {"library": library}, lambda: {"call": _measured(library, launcher, program)}
+    )
     return measured["call"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from npc.records.mpi_profile import Profile, Unexpected, VariableTotals
+from npc.records.mpi_profile import Profile, UnexpectedMessages, VariableTotals
 from npc.records.units import format_quantity
 
 #: Counters that are told; the document has all.
@@ -32,7 +32,7 @@ def counters(profile: Profile) -> list[str]:
     return lines
 
 
-def _unexpected(found: Unexpected) -> Iterator[str]:
+def _unexpected(found: UnexpectedMessages) -> Iterator[str]:
     queue = (
         "" if found.longest_queue is None else f"; {found.longest_queue} in a rank's queue were seen at most"
     )

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from npc.machine.fabric import in_order, neighbours
-from npc.observe.monitoring import Flow
+from npc.observe.monitoring import RankFlow
 from npc.observe.mpi.algorithms import algorithms_of
 from npc.observe.mpi.clocks import Clocks
 from npc.observe.mpi.efficiency import efficiency_by_region, efficiency_of, load_of
@@ -42,7 +42,7 @@ _MOST_NAMES: Final = 128
 _MOST_NUMBERS: Final = 400_000
 
 
-def digest(profiles: Sequence[RankProfile], flows: Iterable[Flow] = ()) -> dict[str, Any] | None:
+def digest(profiles: Sequence[RankProfile], flows: Iterable[RankFlow] = ()) -> dict[str, Any] | None:
     """The key `profile` (docs/observe.md); None without profiles. Raises nothing for what a rank left out.
 
     flows: as MPI itself counted them, those within collectives among them.
@@ -76,10 +76,10 @@ def digest(profiles: Sequence[RankProfile], flows: Iterable[Flow] = ()) -> dict[
     return shortened
 
 
-def flows_of(profiles: Iterable[RankProfile]) -> list[Flow]:
+def flows_of(profiles: Iterable[RankProfile]) -> list[RankFlow]:
     """What ranks sent, put and fetched, as Open MPI's monitoring would say it, without the sizes."""
     return [
-        Flow(peer.kind, profile.rank, peer.rank, peer.bytes, peer.messages)
+        RankFlow(peer.kind, profile.rank, peer.rank, peer.bytes, peer.messages)
         for profile in profiles
         for peer in profile.peers
     ]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from npc.observe.mpi.profile import WHOLE, RankProfile
-from npc.records.mpi_profile import Efficiency, Made, Rank
+from npc.records.mpi_profile import CallStats, Efficiency, Rank
 
 #: Instructions are counted inside MPI as well, where a rank polls. Above this share of its time they would be
 #: MPI's more than the program's.
@@ -29,11 +29,11 @@ _MOST_POLLING: Final = 0.05
 def load_of(profile: RankProfile) -> Rank:
     """Where the time of a profile's rank went."""
     named = profile.regions if profile.regions and set(profile.regions) != {WHOLE} else {}
-    calls: dict[str, Made] = {}
+    calls: dict[str, CallStats] = {}
     inside: defaultdict[str, float] = defaultdict(float)
     for each in profile.calls:
         number, seconds, size = calls.get(each.call, (0, 0.0, 0))
-        calls[each.call] = Made(number + each.calls, seconds + each.seconds, size + each.bytes)
+        calls[each.call] = CallStats(number + each.calls, seconds + each.seconds, size + each.bytes)
         inside[each.region] += each.seconds
     return Rank(
         rank=profile.rank,

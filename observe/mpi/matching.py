@@ -18,7 +18,7 @@ FROM_ROOT: Final = frozenset({"MPI_Bcast", "MPI_Scatter", "MPI_Scatterv"})
 TO_ROOT: Final = frozenset({"MPI_Reduce", "MPI_Gather", "MPI_Gatherv"})
 
 
-class Matched(NamedTuple):
+class MatchedMessage(NamedTuple):
     """A message whose moments both ranks kept, each on the clock of its own node."""
 
     source: int
@@ -39,7 +39,7 @@ class CollectiveCall(NamedTuple):
         return next(iter(self.arrivals.values())).root
 
 
-def matched_messages(profiles: Sequence[RankProfile]) -> Iterator[Matched]:
+def matched_messages(profiles: Sequence[RankProfile]) -> Iterator[MatchedMessage]:
     """Messages between two ranks; those of a rank to itself are none."""
     sent = {
         (profile.rank, send.peer, send.communicator, send.tag, send.sequence): send
@@ -51,7 +51,7 @@ def matched_messages(profiles: Sequence[RankProfile]) -> Iterator[Matched]:
             key = (receive.peer, profile.rank, receive.communicator, receive.tag, receive.sequence)
             send = sent.get(key)
             if send is not None and receive.peer != profile.rank:
-                yield Matched(receive.peer, profile.rank, send, receive)
+                yield MatchedMessage(receive.peer, profile.rank, send, receive)
 
 
 def collective_calls(profiles: Sequence[RankProfile]) -> Iterator[CollectiveCall]:

@@ -16,7 +16,7 @@ from typing import Final
 from npc.observe.mpi.clocks import Clocks
 from npc.observe.mpi.profile import RankProfile
 from npc.observe.mpi.waits import match_messages
-from npc.records.mpi_profile import Unexpected
+from npc.records.mpi_profile import UnexpectedMessages
 
 #: Endings of names of performance variables; the first one that an MPI has.
 _COUNTED: Final = (
@@ -34,7 +34,7 @@ _NOT_COUNTED: Final = (
 )
 
 
-def unexpected_of(profiles: Sequence[RankProfile], clocks: Clocks | None = None) -> Unexpected:
+def unexpected_of(profiles: Sequence[RankProfile], clocks: Clocks | None = None) -> UnexpectedMessages:
     """What MPI's own variables and the moments of sends and receives tell. Profiles are of one run."""
     reasons = {}
     source, by_rank = _at_the_end(profiles, _COUNTED)
@@ -49,7 +49,7 @@ def unexpected_of(profiles: Sequence[RankProfile], clocks: Clocks | None = None)
         reasons["longest_queue"] = _NOT_COUNTED
     if not known:
         reasons["possible"] = "of no message are the moments of sending and of posting the receive both known"
-    return Unexpected(
+    return UnexpectedMessages(
         source=source,
         counted=sum(by_rank.values()) if source else None,
         by_rank={rank: count for rank, count in sorted(by_rank.items()) if count},

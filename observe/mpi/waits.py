@@ -25,12 +25,12 @@ from npc.observe.mpi.matching import (
     FROM_ROOT,
     TO_ROOT,
     CollectiveCall,
-    Matched,
+    MatchedMessage,
     collective_calls,
     matched_messages,
 )
 from npc.observe.mpi.profile import RankProfile
-from npc.records.mpi_profile import CollectiveWait, Kind, Late, MessageWait, Wait, Waits
+from npc.records.mpi_profile import CollectiveWait, Kind, LateRank, MessageWait, Wait, Waits
 from npc.records.units import format_quantity, plural
 
 #: Sends that may stand until the receiver has asked.
@@ -183,7 +183,7 @@ def _collective(
         awaited[other] += scale * waited
         pairs[rank, other, "collective", place.call] += scale * waited
     late = tuple(
-        Late(rank, often * found.times[rank], waited, scale * found.alone[rank])
+        LateRank(rank, often * found.times[rank], waited, scale * found.alone[rank])
         for rank, waited in _largest(awaited)[:MOST_LATE]
     )
     return CollectiveWait(*place, calls, found.kept, seconds, sum(awaited.values()), found.error, late)
@@ -239,7 +239,7 @@ def _messages(
     return sorted(found, key=lambda each: -each.seconds), notes
 
 
-def match_messages(profiles: Sequence[RankProfile], clocks: Clocks) -> tuple[list[Matched], int]:
+def match_messages(profiles: Sequence[RankProfile], clocks: Clocks) -> tuple[list[MatchedMessage], int]:
     """Messages between ranks whose clocks can be compared, and how many others contradict themselves."""
     matched, contradicted = [], 0
     for message in matched_messages(profiles):
@@ -252,7 +252,7 @@ def match_messages(profiles: Sequence[RankProfile], clocks: Clocks) -> tuple[lis
     return matched, contradicted
 
 
-def _told_apart(matched: Sequence[Matched], clocks: Clocks) -> tuple[list[Matched], list[str]]:
+def _told_apart(matched: Sequence[MatchedMessage], clocks: Clocks) -> tuple[list[MatchedMessage], list[str]]:
     """Messages between nodes whose clocks are compared well enough for them, and notes of the others."""
     seconds: defaultdict[frozenset[str], list[float]] = defaultdict(list)
     errors = {}
@@ -274,9 +274,9 @@ def _told_apart(matched: Sequence[Matched], clocks: Clocks) -> tuple[list[Matche
     return told, notes
 
 
-def _late_senders(matched: Iterable[Matched], clocks: Clocks) -> Iterator[_Waited]:
+def _late_senders(matched: Iterable[MatchedMessage], clocks: Clocks) -> Iterator[_Waited]:
     """Of a call that waited for several messages, the one whose sender began last is the one awaited."""
-    calls: defaultdict[tuple[int, str, float, float], list[Matched]] = defaultdict(list)
+    calls: defaultdict[tuple[int, str, float, float], list[MatchedMessage]] = defaultdict(list)
     for each in matched:
         calls[each.target, each.receive.call, each.receive.entered, each.receive.left].append(each)
     for (target, call, entered, left), messages in calls.items():
@@ -291,7 +291,7 @@ def _late_senders(matched: Iterable[Matched], clocks: Clocks) -> Iterator[_Waite
             yield _Waited("late sender", call, target, each.source, seconds, (each.source, target))
 
 
-def _late_receivers(matched: Iterable[Matched], clocks: Clocks) -> Iterator[_Waited]:
+def _late_receivers(matched: Iterable[MatchedMessage], clocks: Clocks) -> Iterator[_Waited]:
     """A send that stood until its receiver had asked. (An eager one is over before.)"""
     for each in matched:
         if each.send.call not in _BLOCKING_SENDS or each.receive.posted is None:

@@ -15,8 +15,8 @@ from math import fsum, inf
 from pathlib import Path
 from typing import Final
 
-from npc.observe.probes.bpftrace import Bpftrace, Maps, Watched
-from npc.observe.probes.catalogue import FUNCTION, NEEDS_TYPES, PUSHED, USDT, Wanted
+from npc.observe.probes.bpftrace import Bpftrace, Maps, WatchedProcess
+from npc.observe.probes.catalogue import FUNCTION, NEEDS_TYPES, PUSHED, USDT, RequestedProbe
 from npc.observe.probes.counting import CodeAddress, Counters, NoCounter
 from npc.observe.probes.guard import Guard, Judgement
 from npc.observe.probes.places import NoFunction, ProbePoint, find
@@ -52,7 +52,11 @@ class NodeProbes:
     cpus: tuple[int, ...]
 
     def tracer(
-        self, kind: str, what: str, known: Iterable[Watched] = (), filled: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        what: str,
+        known: Iterable[WatchedProcess] = (),
+        filled: Mapping[str, str] | None = None,
     ) -> Bpftrace:
         """Start a bpftrace. Raises `NoProbes`."""
         file = self.stem.with_name(f"{self.stem.name}.{re.sub('[^a-z0-9_.:@-]', '_', what, flags=re.I)}.bt")
@@ -62,7 +66,7 @@ class NodeProbes:
 class Attachment:
     """A probe of a node. tracer: its bpftrace while it has one."""
 
-    def __init__(self, wanted: Wanted, node: NodeProbes) -> None:
+    def __init__(self, wanted: RequestedProbe, node: NodeProbes) -> None:
         self.wanted, self._node = wanted, node
         self.tracer: Bpftrace | None = None
         self._tracers: list[Bpftrace] = []  # all there were
@@ -104,7 +108,7 @@ class Attachment:
             except NoCounter as error:
                 self._notes.append(f"rank {rank} is not guarded: {error}")
 
-    def step(self, watched: Iterable[Watched]) -> float:
+    def step(self, watched: Iterable[WatchedProcess]) -> float:
         """Do what is due; after how many seconds to come again. watched: the processes of all ranks."""
         tracer = self.tracer
         if tracer is not None and not tracer.attached and time.monotonic() > tracer.started + _ATTACH_S:
@@ -212,7 +216,7 @@ class Attachment:
             file.seek(self._place.offsets[0])
             return PUSHED if re.match(rb"\x41?[\x50-\x57]", file.read(2)) else ""
 
-    def _attach(self, known: Iterable[Watched]) -> None:
+    def _attach(self, known: Iterable[WatchedProcess]) -> None:
         self.tracer = self._node.tracer(self.wanted.kind, self.wanted.what, known, self._filled)
         self._tracers.append(self.tracer)
 
@@ -310,7 +314,7 @@ def _io_calls() -> dict[str, str]:
     return {name: " || ".join(f"args->id == {each}" for each in each_of) for name, each_of in numbers.items()}
 
 
-def _attach_points(wanted: Wanted, place: ProbePoint) -> dict[str, str]:
+def _attach_points(wanted: RequestedProbe, place: ProbePoint) -> dict[str, str]:
     """What function.bt and usdt.bt attach to. Raises `NoProbes` for a path that no program can name."""
     if not re.fullmatch(r"[^\s\"\\]+", place.file):
         raise NoProbes(f"{place.file}: its path has blanks or quotes")

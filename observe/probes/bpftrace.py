@@ -27,7 +27,7 @@ _HARMLESS: Final = "RLIMIT_MEMLOCK"
 Maps = dict[str, dict[tuple[int | str, ...], Any]]
 
 
-class Watched(NamedTuple):
+class WatchedProcess(NamedTuple):
     """A process of a rank, by its number in the kernel's own namespace."""
 
     rank: int
@@ -50,7 +50,7 @@ class Bpftrace:
         seconds: int,
         keys: int,
         cpus: Iterable[int],
-        known: Iterable[Watched] = (),
+        known: Iterable[WatchedProcess] = (),
         filled: Mapping[str, str] | None = None,
     ) -> None:
         """file: where its program is written to. token: by which the run's ranks announce themselves;
@@ -59,7 +59,7 @@ class Bpftrace:
         self.started = time.monotonic()
         self.attached = self.ended = 0.0
         self.maps: Maps = {}
-        self.watched: list[Watched] = list(known)
+        self.watched: list[WatchedProcess] = list(known)
         self.said: list[str] = []
         self.lost = 0
         self._partial: Maps = {}
@@ -160,7 +160,7 @@ class Bpftrace:
         if words[0] == "attached":
             self.attached = time.time()
         elif words[0] == "rank":
-            self.watched.append(Watched(int(words[1]) - 1, int(words[2])))
+            self.watched.append(WatchedProcess(int(words[1]) - 1, int(words[2])))
         elif words[0] == "snapshot":
             self.maps, self._partial = {**self.maps, **self._partial}, {}
 
@@ -184,7 +184,9 @@ def _entries(entries: Any) -> dict[tuple[int | str, ...], Any]:
     return found
 
 
-def _filled(kind: str, token: int, seconds: int, known: Iterable[Watched], filled: Mapping[str, str]) -> str:
+def _filled(
+    kind: str, token: int, seconds: int, known: Iterable[WatchedProcess], filled: Mapping[str, str]
+) -> str:
     """The program with everything filled in."""
     source = program(kind)
     task = "((struct task_struct *)curtask)"

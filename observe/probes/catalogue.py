@@ -30,7 +30,7 @@ NAMED: Final = {
 NEEDS_TYPES: Final = ("io",)
 
 
-class Wanted(NamedTuple):
+class RequestedProbe(NamedTuple):
     """A probe as it was asked for: `what`, whole. name: a function's, ``PROVIDER:NAME`` of a static probe;
     library: the file that it is in, a path or a library's name, empty where it was not said."""
 
@@ -48,16 +48,16 @@ class Program(NamedTuple):
     scratch: tuple[str, ...]
 
 
-def read_wanted(what: str) -> Wanted:
+def read_wanted(what: str) -> RequestedProbe:
     """What a ``--probe`` names. Raises ValueError with what it may be."""
     if what in NAMED:
-        return Wanted(what, what)
+        return RequestedProbe(what, what)
     kind, _, rest = what.partition(":")
     name, _, library = rest.partition("@")
     if kind == FUNCTION and name:
-        return Wanted(what, kind, name, library)
+        return RequestedProbe(what, kind, name, library)
     if kind == USDT and re.fullmatch(r"\w+:\w+", name):
-        return Wanted(what, kind, name, library)
+        return RequestedProbe(what, kind, name, library)
     raise ValueError(
         f"{what!r}: expected {', '.join(NAMED)}, function:NAME[@LIBRARY] or usdt:PROVIDER:NAME[@LIBRARY]"
     )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.machine.processes import RANK, told
-from npc.observe.asked import Companion
+from npc.observe.options import Companion
 from npc.observe.probes.credentials import peer
 from npc.observe.probes.settings import Settings, read_token
 

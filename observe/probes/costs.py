@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Final
 
-from npc.observe.costs.kept import NoCost, kept
-from npc.observe.costs.maker import Maker
+from npc.observe.costs.cache import NoCost, cached_costs
+from npc.observe.costs.maker import CostProgram
 from npc.observe.probes.catalogue import PUSHED
 from npc.observe.probes.rights import refusal, version
 
@@ -101,13 +101,13 @@ def costs() -> dict[str, float]:
     if reason := refusal():
         raise NoCost(reason)
     key = {"tool": ".".join(map(str, version())), "program": _PROGRAM + _CALL}
-    return kept("probes", key, _measured)
+    return cached_costs("probes", key, _measured)
 
 
 def _measured() -> Mapping[str, float]:
     plain, probed = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     apparent = defaultdict[str, list[float]](list)
-    with Maker() as maker:
+    with CostProgram() as maker:
         for _ in range(_TURNS):
             _make(maker, plain)
             with _probes(maker.pid) as said:
@@ -127,13 +127,13 @@ def _measured() -> Mapping[str, float]:
     }
 
 
-def _make(maker: Maker, seconds: Mapping[str, list[float]]) -> None:
+def _make(maker: CostProgram, seconds: Mapping[str, list[float]]) -> None:
     for _ in range(_BLOCKS):
         for kind, number in _NUMBER.items():
             seconds[kind].append(maker.make(kind, number))
 
 
-def _await_uprobes(maker: Maker) -> None:
+def _await_uprobes(maker: CostProgram) -> None:
     """bpftrace says that it is there before its uprobes are."""
     limit = time.monotonic() + _PATIENCE_S
     while min(maker.make(kind, _FEW) for kind in ("call_once", "call_twice", "call_pushed")) < _TRAP_S:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from npc.machine.command import run
 from npc.observe.elf import FUNCTION as CODE
 from npc.observe.elf import IFUNC, ElfFile, Symbol, demangled
-from npc.observe.probes.catalogue import FUNCTION, Wanted
+from npc.observe.probes.catalogue import FUNCTION, RequestedProbe
 
 _MOST_NAMED: Final = 5
 
@@ -34,7 +34,7 @@ class ProbePoint(NamedTuple):
     offsets: tuple[int, ...]
 
 
-def find(wanted: Wanted, program: str) -> ProbePoint:
+def find(wanted: RequestedProbe, program: str) -> ProbePoint:
     """Where what is wanted lies, for a rank that runs `program` with this process's environment: in the
     library that was named, else in the program or the first of its libraries that has it. Raises
     `NoFunction`."""

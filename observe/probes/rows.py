@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from npc.machine.mounts import mounts
 from npc.observe.probes.bpftrace import Maps
-from npc.observe.probes.catalogue import FUNCTION, USDT, Wanted
+from npc.observe.probes.catalogue import FUNCTION, USDT, RequestedProbe
 from npc.records.node_probes import ProbeRow
 
 #: What the second number of a key says: programs/scheduler.bt, faults.bt, io.bt.
@@ -56,7 +56,7 @@ def calls() -> SystemCalls:
     return SystemCalls(names, of(r"p?read(v2?|64)?"), of(r"p?write(v2?|64)?"), of("fsync|fdatasync"))
 
 
-def rows_of(wanted: Wanted, maps: Maps) -> tuple[ProbeRow, ...]:
+def rows_of(wanted: RequestedProbe, maps: Maps) -> tuple[ProbeRow, ...]:
     """All rows, by rank and the most time or events first."""
     if wanted.kind == "tcp":
         peers = maps.get("@peers", {})
@@ -87,7 +87,7 @@ def _by_rank(maps: Maps, name: Callable[..., str], untimed: int | None) -> Itera
         )
 
 
-def _name(wanted: Wanted) -> Callable[..., str]:
+def _name(wanted: RequestedProbe) -> Callable[..., str]:
     if wanted.kind in (FUNCTION, USDT):
         return lambda _what: wanted.name
     systems = _file_systems() if wanted.kind == "io" else {}

@@ -308,7 +308,7 @@ def _go_on(folder: Path, limit: float | None) -> int:
     try:
         with locks.only_one(folder / LOCK):
             code = go_on(StudyPlace(folder, suite(), limit))
-    except locks.Held as who:
+    except locks.LockHeld as who:
         raise click.ClickException(f"{folder} is being measured already ({who})") from None
     known = read_study(folder)
     click.echo("\n".join(lines_of(known)))

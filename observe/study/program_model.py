@@ -38,7 +38,7 @@ _OWN: Final = 0.03
 _LARGEST_OWN: Final = 0.003
 
 
-class Misfit(NamedTuple):
+class ModelMisfit(NamedTuple):
     """What the spread of runs does not explain. variance: of ln T between conditions, 0 where nothing is
     left; dof: of it. p: probability of as much without; None where there is nothing to tell it by."""
 
@@ -61,7 +61,7 @@ class Solution:
 
     conditions: Conditions
     seconds: Floats
-    misfit: Misfit
+    misfit: ModelMisfit
 
     def number(
         self,
@@ -150,7 +150,7 @@ def _least_squares(x: Floats, seconds: Floats) -> tuple[Floats, Floats]:
     return beta, 1 - (relative @ beta[:, :, None])[:, :, 0]
 
 
-def misfit(conditions: Conditions) -> Misfit:
+def misfit(conditions: Conditions) -> ModelMisfit:
     """How far the conditions are off the form beyond what the spread of their runs explains.
 
     The squares of the residuals are held against those that the runs' spread makes (their expectation and
@@ -160,7 +160,7 @@ def misfit(conditions: Conditions) -> Misfit:
     count = len(conditions.names)
     left = count - 1 - len(conditions.resources)
     if left < 1:
-        return Misfit(0.0, 1.0, None)
+        return ModelMisfit(0.0, 1.0, None)
 
     def residuals(rows: Floats) -> Floats:
         return _least_squares(*design(conditions, rows))[1]
@@ -171,10 +171,10 @@ def misfit(conditions: Conditions) -> Misfit:
     expected = float(np.sum(parts))
     variance = max(squares - expected, 0.0) / float(np.sum(slopes[:, :count] ** 2))
     if expected <= 0:
-        return Misfit(variance, left, None)
+        return ModelMisfit(variance, left, None)
     covariance = (slopes * variances) @ slopes.T
     above = expected**2 / float(np.sum(covariance**2))
-    return Misfit(variance, left, f_upper_tail(squares / expected, above, effective_dof(parts, dof)))
+    return ModelMisfit(variance, left, f_upper_tail(squares / expected, above, effective_dof(parts, dof)))
 
 
 def tell_apart(conditions: Conditions) -> tuple[Conditions, tuple[Resource, ...]]:

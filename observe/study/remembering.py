@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from npc.machine.programs import Remembered, keep
+from npc.machine.programs import BestSetting, keep
 from npc.observe.study.judgement import placements_of, tied
 from npc.observe.study.records import Condition, Placement, Study
 from npc.records.launch import now
@@ -23,7 +23,7 @@ def keep_best(study: Study, folder: Path) -> Iterator[str]:
         yield keep(study.platform_folder or study.platform, found, folder)
 
 
-def best_of(study: Study, folder: Path, hosts: tuple[str, ...] = ()) -> Iterator[Remembered]:
+def best_of(study: Study, folder: Path, hosts: tuple[str, ...] = ()) -> Iterator[BestSetting]:
     """The best placement on each number of nodes, where it is told apart from all others that were tried."""
     for nodes in sorted({each.nodes for each in study.conditions}):
         usual = tuple(each for each in study.conditions if each.nodes == nodes and each.usual)
@@ -35,7 +35,7 @@ def best_of(study: Study, folder: Path, hosts: tuple[str, ...] = ()) -> Iterator
         other = _against(best, order, known)
         low, high = (None if end is None else 1 + end for end in (other.loses_low, other.loses_high))
         ranks = {each.ranks for each in usual}
-        yield Remembered(
+        yield BestSetting(
             program=study.program,
             setting=best.name,
             nodes=nodes,

@@ -16,7 +16,7 @@ from typing import Literal
 
 from npc.files import InvalidFile
 from npc.machine.platform import InvalidPlatform, find_platform
-from npc.machine.programs import PROGRAMS_FILE, Remembered, remembered
+from npc.machine.programs import PROGRAMS_FILE, BestSetting, remembered
 from npc.registration import extensions
 from npc.report.advice.rule import RULES, AdviceRule, Hint
 from npc.report.runs import Run, joined, program_of, read_runs
@@ -62,8 +62,8 @@ class Advice:
     hints: tuple[tuple[AdviceRule, Hint], ...]
     silent: tuple[str, ...]
     lacking: Mapping[str, str]
-    remembered: tuple[tuple[AdviceRule, Hint, Remembered], ...] = ()
-    settings: tuple[Remembered, ...] = ()
+    remembered: tuple[tuple[AdviceRule, Hint, BestSetting], ...] = ()
+    settings: tuple[BestSetting, ...] = ()
 
 
 def advise(run: Run, platform: str = "") -> Advice:
@@ -99,7 +99,7 @@ def advise(run: Run, platform: str = "") -> Advice:
     return Advice(tuple(proposed), tuple(silent), lacking, tuple(answered), tuple(rest))
 
 
-def _settings_of(run: Run, platform: str) -> list[Remembered]:
+def _settings_of(run: Run, platform: str) -> list[BestSetting]:
     """What the platform remembers for programs that are in the run."""
     programs = {f"{record.benchmark} {record.case}" for record in run.records}
     programs |= {record.params.get("program", "") for record in run.records}

@@ -13,7 +13,7 @@ from npc.report.runs import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class TrialChange:
     """What is changed to try a hint, in one command line and for as long as it runs.
 
     set: variables and their values. clear: variables to take away. replace: words of the command line and
@@ -39,7 +39,7 @@ class Hint:
     seen: str
     do: str
     of: str
-    trial: Trial | str
+    trial: TrialChange | str
     gain: float | None = None
     raw: tuple[str, ...] = ()
 
@@ -100,7 +100,7 @@ def hint(
 ) -> Hint:
     """A hint of a rule, or as ``rule.hint`` one of several, with `words` put into what is to be done.
 
-    sizes: `Trial.sizes`. untried: why this one cannot be tried, where others of its kind can.
+    sizes: `TrialChange.sizes`. untried: why this one cannot be tried, where others of its kind can.
     """
     table, _, kind = name.partition(".")
     said = _WORDS[table][kind] if kind else _WORDS[table]
@@ -109,8 +109,8 @@ def hint(
     return Hint(seen=seen, do=said["do"].format(**words), of=of, trial=trial, gain=gain, raw=raw)
 
 
-def _trial(said: Mapping[str, Any], sizes: tuple[int, int] | None, words: Mapping[str, str]) -> Trial:
-    return Trial(
+def _trial(said: Mapping[str, Any], sizes: tuple[int, int] | None, words: Mapping[str, str]) -> TrialChange:
+    return TrialChange(
         set={name: value.format(**words) for name, value in said.get("set", {}).items()},
         clear=tuple(said.get("clear", ())),
         replace=tuple((old, new.format(**words)) for old, new in said.get("replace", ())),

@@ -32,7 +32,7 @@ from npc.records.run import RECORDS, read_run
 from npc.records.series import identity
 from npc.records.units import METRICS, plural
 from npc.report.advice import Advice
-from npc.report.advice.rule import AdviceRule, Hint, Trial
+from npc.report.advice.rule import AdviceRule, Hint, TrialChange
 from npc.report.compare.pairs import Choice, Pair, compare_sides
 from npc.report.compare.sides import Side
 from npc.report.runs import Run, program_of
@@ -73,7 +73,7 @@ class Experiment:
 
     rule: AdviceRule
     hint: Hint
-    trial: Trial
+    trial: TrialChange
     tool: str
     program: str
     platform: str
@@ -125,7 +125,7 @@ def choose(advice: Advice, name: str) -> tuple[AdviceRule, Hint]:
     raise LookupError(f"there is no rule {name}; npc advise --rules lists them")
 
 
-def design(run: Run, rule: AdviceRule, hint: Hint, own: Trial | None, runs: int) -> Experiment:
+def design(run: Run, rule: AdviceRule, hint: Hint, own: TrialChange | None, runs: int) -> Experiment:
     """What is to be launched for a hint of `run`. own: a change in place of the rule's.
 
     Raises `CannotTry`.
@@ -148,7 +148,7 @@ def design(run: Run, rule: AdviceRule, hint: Hint, own: Trial | None, runs: int)
         )
     _check_place(launch, record.job, shlex.join(["npc", "advise", shown(run.folder), "--try", rule.name]))
     environment = run.circumstances.environments.get(record.raw, {})
-    if own and isinstance(hint.trial, Trial):
+    if own and isinstance(hint.trial, TrialChange):
         trial = replace(own, sizes=hint.trial.sizes)
     library = mpi_of(environment)
     trial = _of_library(trial, library)
@@ -191,7 +191,7 @@ def _check_place(launch: Launch, job: str, again: str) -> None:
     )
 
 
-def _of_library(trial: Trial, library: str) -> Trial:
+def _of_library(trial: TrialChange, library: str) -> TrialChange:
     """Without variables of other MPIs than the one that was measured, where that is known."""
     known = {family for family in _FAMILIES.values() if family in library}
 
@@ -224,7 +224,9 @@ def _absolute(argv: Sequence[str], folder: Path) -> list[str]:
     ]
 
 
-def with_change(argv: Sequence[str], trial: Trial, variables: Mapping[str, str], library: str) -> list[str]:
+def with_change(
+    argv: Sequence[str], trial: TrialChange, variables: Mapping[str, str], library: str
+) -> list[str]:
     """The command line with the change; variables: those that it has without it."""
     words = _cut(list(argv), {*trial.set, *trial.clear})
     for old, new in trial.replace:
@@ -344,7 +346,7 @@ def word_of(pair: Pair) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TrialAnswer:
     """word: of the series that the hint is about. about: these, elsewhere: the others."""
 
     word: str
@@ -363,7 +365,7 @@ def times(pair: Pair) -> float:
     return 1 / ratio if METRICS[pair.metric].better == "lower" else ratio
 
 
-def answer(pairs: Sequence[Pair], trial: Trial) -> Answer:
+def answer(pairs: Sequence[Pair], trial: TrialChange) -> TrialAnswer:
     """What they say together: better, worse, better and worse, no difference shown, or not comparable."""
 
     def concerned(pair: Pair) -> bool:
@@ -376,4 +378,4 @@ def answer(pairs: Sequence[Pair], trial: Trial) -> Answer:
     known = [word for word in ("better", "worse", "different") if word in said]
     if not known:
         known = [NO_DIFFERENCE if "same" in said else "not comparable"]
-    return Answer(" and ".join(known), about, tuple(pair for pair in pairs if not concerned(pair)))
+    return TrialAnswer(" and ".join(known), about, tuple(pair for pair in pairs if not concerned(pair)))

@@ -12,7 +12,7 @@ from npc.report.runs import Run
 _UNSET: Final = "not set"
 
 
-class Fact(NamedTuple):
+class EnvironmentDifference(NamedTuple):
     """What differs, and what it is in the runs of A and of B."""
 
     what: str
@@ -20,7 +20,7 @@ class Fact(NamedTuple):
     b: tuple[str, ...]
 
 
-def environments_differ(a: Side, b: Side) -> tuple[Fact, ...] | None:
+def environments_differ(a: Side, b: Side) -> tuple[EnvironmentDifference, ...] | None:
     """The facts of ``environment.json`` that are known of both sides and differ; None if a side has none."""
     if set(a.records) == set(b.records):
         return ()  # parts of the same runs
@@ -30,7 +30,7 @@ def environments_differ(a: Side, b: Side) -> tuple[Fact, ...] | None:
     variables = sorted({name for seen in (*seen_a, *seen_b) for name in tuning(seen)})
     of_a, of_b = _facts(seen_a, variables), _facts(seen_b, variables)
     return tuple(
-        Fact(what, tuple(found), tuple(of_b[what]))
+        EnvironmentDifference(what, tuple(found), tuple(of_b[what]))
         for what, found in of_a.items()
         if what in of_b and set(found) != set(of_b[what])
     )

@@ -26,7 +26,7 @@ from npc.report.compare.difference import (
     run_medians,
     spread_of_runs,
 )
-from npc.report.compare.environments import Fact, environments_differ
+from npc.report.compare.environments import EnvironmentDifference, environments_differ
 from npc.report.compare.sides import Side
 from npc.statistics.medians import false_discovery
 from npc.validity.disturbance import in_words
@@ -73,7 +73,7 @@ class _Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Half:
+class ComparedSide:
     """One side of a pair: message size, median in SI units, launches, runs, raw files.
 
     disturbed: launches that were left out, because others used the CPUs meanwhile. The median is of the rest;
@@ -106,8 +106,8 @@ class Pair:
     nodes: int
     params: dict[str, str]
     verdict: Change
-    a: Half | None = None
-    b: Half | None = None
+    a: ComparedSide | None = None
+    b: ComparedSide | None = None
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
@@ -136,7 +136,7 @@ class Comparison:
     earlier: tuple[int, int]
     unused: tuple[int, int]
     disturbed: tuple[str, str]
-    environment: tuple[Fact, ...] | None = None
+    environment: tuple[EnvironmentDifference, ...] | None = None
 
     def of(self, *verdicts: Change) -> list[Pair]:
         """Pairs of some verdicts, in order."""
@@ -375,9 +375,9 @@ def _disturbed(side: Side) -> str:
     return in_words(record for _, record in side.all_records())
 
 
-def _half(sample: _Sample) -> Half:
+def _half(sample: _Sample) -> ComparedSide:
     values = [each.value for each in sample.observations]
-    return Half(
+    return ComparedSide(
         size=sample.key.size,
         median=median(values),
         launches=sample.usable,

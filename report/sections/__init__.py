@@ -1,8 +1,8 @@
 """The sections of the page, one module each: ``TITLE``, ``PLACE`` and ``build(report)``, which yields blocks.
 
-A section that has nothing to show raises `Absent` with the reason, and what would make it; the page lists
-these at its end. ``PLACE`` says where on the page: 10 is the summary, 190 the environment. One more section
-is a module here, or one that is registered as ``npc.sections`` (`npc.registration`).
+A section that has nothing to show raises `NothingToShow` with the reason, and what would make it; the page
+lists these at its end. ``PLACE`` says where on the page: 10 is the summary, 190 the environment. One more
+section is a module here, or one that is registered as ``npc.sections`` (`npc.registration`).
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from npc.page.blocks import Block, Text
 from npc.report.runs import Report, Run
 
 
-class Absent(Exception):
+class NothingToShow(Exception):
     """There is nothing for this section; the message says why, and what would change that."""
 
 
 def present(blocks: Iterable[Block], otherwise: str) -> Iterator[Block]:
-    """The blocks of a section. Raises `Absent` with `otherwise` where there are none."""
+    """The blocks of a section. Raises `NothingToShow` with `otherwise` where there are none."""
     found = list(blocks)
     if not found:
-        raise Absent(otherwise)
+        raise NothingToShow(otherwise)
     return iter(found)
 
 
 def of_runs(report: Report, blocks_of: Callable[[Report, Run], Iterable[Block]]) -> Iterator[Block]:
-    """What a section shows of each run. Raises `Absent` where there are no runs."""
+    """What a section shows of each run. Raises `NothingToShow` where there are no runs."""
     return (block for run in runs_of(report) for block in blocks_of(report, run))
 
 
 def runs_of(report: Report) -> list[Run]:
-    """The runs, for a section about runs alone. Raises `Absent` where there are none."""
+    """The runs, for a section about runs alone. Raises `NothingToShow` where there are none."""
     if not report.runs:
-        raise Absent("a history alone does not show it; name a run as well")
+        raise NothingToShow("a history alone does not show it; name a run as well")
     return report.runs
 
 

@@ -16,7 +16,7 @@ from npc.report.compare.pairs import Pair
 from npc.report.runs import Report, Run
 from npc.report.score import Score, measured, score
 from npc.report.sections import runs_of
-from npc.report.tried import HEADER, TRIED_FILE, Tried, read_tried, row
+from npc.report.tried import HEADER, TRIED_FILE, TriedHints, read_tried, row
 
 TITLE = "Advice and score"
 PLACE = 20
@@ -38,7 +38,7 @@ def build(report: Report) -> Iterator[Block]:
             yield from _scores(run, report.label(run))
 
 
-def _hints(run: Run, advice: Advice, trials: Sequence[Tried], where: str) -> Iterator[Block]:
+def _hints(run: Run, advice: Advice, trials: Sequence[TriedHints], where: str) -> Iterator[Block]:
     records = {record.raw: run.idents[id(record)] for record in reversed(run.records)}
     rows = []
     for rule, hint in advice.hints:
@@ -68,7 +68,7 @@ def _hints(run: Run, advice: Advice, trials: Sequence[Tried], where: str) -> Ite
         )
 
 
-def _tried(report: Report, run: Run, tried: Tried) -> Iterator[Block]:
+def _tried(report: Report, run: Run, tried: TriedHints) -> Iterator[Block]:
     """What a change brought that was tried: where the hint is about it, and elsewhere."""
     name, columns = f"Tried, rule {tried.rule}: {tried.change}", (*HEADER[:-1], "answer")
     href = report.href(run, TRIED_FILE)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from npc.page.blocks import NOTHING, Block, Cell, Table, Text, quantity
 from npc.report.compare.earlier import EarlierRuns
 from npc.report.compare.outputs import cells, headline, remarks
-from npc.report.compare.pairs import Choice, Half, Pair, compare_sides
+from npc.report.compare.pairs import Choice, ComparedSide, Pair, compare_sides
 from npc.report.compare.sides import Side
 from npc.report.history import usual_history
 from npc.report.runs import Report, Run
-from npc.report.sections import Absent, environment, runs_of
+from npc.report.sections import NothingToShow, environment, runs_of
 
 TITLE = "Comparison"
 PLACE = 30
@@ -22,7 +22,7 @@ _KINDS = {"worse": "bad", "better": "good", "different": "note"}
 def build(report: Report) -> Iterator[Block]:
     """What differs between the first run and each other one."""
     if len(runs_of(report)) < 2:
-        raise Absent("one run has nothing to be compared with; name several")
+        raise NothingToShow("one run has nothing to be compared with; name several")
     past = EarlierRuns([_side(run) for run in report.runs], usual_history())
     first = report.runs[0]
     for other in report.runs[1:]:
@@ -75,7 +75,7 @@ def _row(pair: Pair, a: Run, b: Run) -> tuple[Cell, ...]:
     )
 
 
-def _half(pair: Pair, half: Half | None, run: Run) -> Cell:
+def _half(pair: Pair, half: ComparedSide | None, run: Run) -> Cell:
     """A side's median, which leads to its series."""
     if half is None:
         return NOTHING

@@ -35,7 +35,7 @@ from npc.records.units import METRICS, format_quantity, plural
 from npc.records.verdicts import JudgedSeries
 from npc.report.history import HistorySeries, HistoryView, NightValue
 from npc.report.runs import Report
-from npc.report.sections import Absent
+from npc.report.sections import NothingToShow
 
 TITLE = "Time series"
 PLACE = 140
@@ -67,7 +67,7 @@ def build(report: Report) -> Iterator[Block]:
     """The table of all series, and charts of those that are not as usual, then of the headline numbers."""
     history = report.history
     if history is None:
-        raise Absent("no history was asked for (--history FOLDER; npc night run keeps one)")
+        raise NothingToShow("no history was asked for (--history FOLDER; npc night run keeps one)")
     yield Text(f"This is {history.words}. A night is a run; its value is the median of its usable samples.")
     order = sorted(history.series, key=_order)
     yield _table(order)

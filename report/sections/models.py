@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from npc.figures.chart import Chart
 from npc.page.blocks import Block, Cell, Table, Text, beside, chart_figure, size_cell
 from npc.report.runs import Report, Run
-from npc.report.sections import Absent, left_out, runs_of
+from npc.report.sections import NothingToShow, left_out, runs_of
 from npc.roofline.fit_plot import describe, error_text
 from npc.roofline.fit_table import (
     believed_tables,
@@ -35,7 +35,7 @@ def build(report: Report) -> Iterator[Block]:
     found = {run.number: fit_records(run.records) for run in runs_of(report)}
     fitted = [run for run in report.runs if found[run.number].fits]
     if not fitted:
-        raise Absent(_ABSENT)
+        raise NothingToShow(_ABSENT)
     yield Text(
         "A model turns a sweep into a few numbers with which times can be predicted (npc model predict). "
         "Trust it where the error held out is small: each size was left out once and its time predicted "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from npc.figures.source import host_text
 from npc.page.blocks import Block, Cell, Figure, Listing, beside
 from npc.report.runs import Report, Run
-from npc.report.sections import Absent, left_out, runs_of
+from npc.report.sections import NothingToShow, left_out, runs_of
 from npc.roofline.applications import Application
 from npc.roofline.page import blocks_of
 from npc.roofline.result import ROOFS, Estimate
@@ -29,7 +29,7 @@ def build(report: Report) -> Iterator[Block]:
     """Run by run the picture, the ceilings, ridge points and applications."""
     shown = [run for run in runs_of(report) if run.roofline.of_kind(*ROOFS) or run.roofline.theoretical]
     if not shown:
-        raise Absent(_ABSENT)
+        raise NothingToShow(_ABSENT)
     yield from left_out(report, shown, _ABSENT)
     yield from beside([list(_of_run(report, run)) for run in shown])
 

@@ -23,7 +23,7 @@ from npc.page.blocks import (
 )
 from npc.records.units import METRICS
 from npc.report.runs import Report, Run
-from npc.report.sections import Absent, left_out, runs_of
+from npc.report.sections import NothingToShow, left_out, runs_of
 from npc.roofline.comparison import SweepLine, axes_of, by_network, describe, find_sweeps, works_on
 
 TITLE = "Bandwidth and latency over message size"
@@ -40,7 +40,7 @@ def build(report: Report) -> Iterator[Block]:
     """For each kind of test a chart of every run, all to the same scale."""
     found = {run.number: _sweeps(run) for run in runs_of(report)}
     if not any(found.values()):
-        raise Absent(_ABSENT)
+        raise NothingToShow(_ABSENT)
     yield Text(
         "One line a test, tool and MPI implementation; colour and mark are the test's, dashes the MPI's. "
         "The shade is the interval that covers the median with 95 %, or the range of launches that are fewer "

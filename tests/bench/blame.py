@@ -37,7 +37,7 @@ class Scenario(NamedTuple):
     loss: float = 0.0
 
 
-class Outcome(NamedTuple):
+class BlameOutcome(NamedTuple):
     """Of one trial: were the culprits named first, how many of them were, and how many others."""
 
     first: bool
@@ -63,7 +63,7 @@ def fat_tree(names: Sequence[str]) -> Topology:
     return Topology((*leaves, Group("core", "switch", frozenset(names), 1)))
 
 
-def trial(seed: int, scenario: Scenario, nodes: int, rounds: int, noise: float, again: bool) -> Outcome:
+def trial(seed: int, scenario: Scenario, nodes: int, rounds: int, noise: float, again: bool) -> BlameOutcome:
     """One simulated night."""
     draw = np.random.default_rng(seed)
     names = [f"n{i:04d}" for i in range(nodes)]
@@ -96,10 +96,10 @@ def trial(seed: int, scenario: Scenario, nodes: int, rounds: int, noise: float, 
         results += [PairResult(a, b, v, attempt=1) for (a, b), v in zip(chosen, values, strict=True)]
     named = [suspect.name for suspect in judge(results, topology=topology).suspects]
     found = len(culprits.intersection(named))
-    return Outcome(set(named[: len(culprits)]) == culprits, found, len(named) - found)
+    return BlameOutcome(set(named[: len(culprits)]) == culprits, found, len(named) - found)
 
 
-Run = Callable[..., list[Outcome]]
+Run = Callable[..., list[BlameOutcome]]
 
 
 def scenarios(run: Run, trials: int, again: bool) -> bool:
@@ -157,7 +157,7 @@ def main() -> int:
     started = time.perf_counter()
     with Pool() as pool:
 
-        def run(count: int, **how: object) -> list[Outcome]:
+        def run(count: int, **how: object) -> list[BlameOutcome]:
             seeds = range(options.seed * 1_000_000, options.seed * 1_000_000 + count)
             return pool.map(partial(trial, **how), seeds, chunksize=4)  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ import numpy as np
 from npc.roofline.fits import fit_series
 from npc.roofline.models import hockney
 from npc.roofline.models.piecewise import Sweep
-from npc.roofline.prediction import Believed, predict
+from npc.roofline.prediction import BelievedModels, predict
 from npc.roofline.sweeps import SweepSource, SweepTimes
 
 RUNS = 30
@@ -60,7 +60,7 @@ def main() -> None:
     sweep = latency.sweep()
     fitted = hockney.fit(sweep)
     asked = (
-        Believed.alone("Hockney", fitted.pieces),
+        BelievedModels.alone("Hockney", fitted.pieces),
         ["bcast", "allreduce", "alltoall"],
         [16, 1024],
         [8, 65536],

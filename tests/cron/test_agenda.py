@@ -11,17 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from npc.cron.agenda import Agenda, EachNode, parts_of_nodes
-from npc.cron.costs import Account, Cost
+from npc.cron.agenda import Agenda, NodeRotation, parts_of_nodes
+from npc.cron.costs import Cost, RunCosts
 from npc.cron.judge import with_postponed
-from npc.cron.rotation import NODES, Work
+from npc.cron.rotation import NODES, WorkItem
 from npc.cron.verdict import NightVerdict
 from npc.jobs.jube_file import step_names
 from npc.jobs.suite import default_of
 from npc.parameters import TAGS
 from npc.records.history import History, LastMeasured
 from npc.records.journal import Journal, JournalEntry, Part
-from npc.records.verdicts import Coverage, Postponed, Unmeasured, Verdict, last_night, write_night
+from npc.records.verdicts import (
+    Coverage,
+    PostponedBenchmark,
+    UnmeasuredNode,
+    Verdict,
+    last_night,
+    write_night,
+)
 from tests.lab.in_process import npc
 from tests.made.history import a_record
 from tests.paths import ROOT
@@ -87,7 +94,7 @@ def test_a_budget_measures_what_waits_longest_and_names_what_is_left_out(tmp_pat
         benchmark = part.name.removeprefix("first-")
         assert part.words == (*WORDS, "--benchmark", benchmark)
         seen.append(part.name)
-        tonight.heard(Account({benchmark: Cost(COSTS[benchmark], 1)}, {}))
+        tonight.heard(RunCosts({benchmark: Cost(COSTS[benchmark], 1)}, {}))
     assert seen == ["first-osu", "first-iperf3", "first-likwid", "first-memory", "first-stream"]
     last = f"measured last in night {nights[-1].name}"
     assert tonight.told() == [
@@ -101,14 +108,14 @@ def test_what_nobody_knows_the_cost_of_is_measured_until_the_budget_is_spent(tmp
     seen = []
     for part in plan_of(tonight):
         seen.append(part.name)
-        tonight.heard(Account({part.name: Cost(30.0, 1)}, {}))
+        tonight.heard(RunCosts({part.name: Cost(30.0, 1)}, {}))
     assert len(seen) == 2
     assert [each.since for each in tonight.postponed()] == [""] * 5
 
 
 def test_a_suspect_that_was_left_out_stays_one(tmp_path: Path) -> None:
     nights = past(tmp_path, [COSTS] * 3)
-    left_out = (Postponed(benchmark="sockperf", since="", suspect=True),)
+    left_out = (PostponedBenchmark(benchmark="sockperf", since="", suspect=True),)
     night = NightVerdict(platform="p", run="x", time="", verdict=Verdict.PASS, series=(), postponed=left_out)
     write_night(tmp_path, night.document())
     parts = plan_of(agenda(tmp_path, nights, budget_s=250.0))
@@ -149,7 +156,7 @@ def test_what_the_budget_did_not_reach_is_not_missing_and_an_empty_night_does_no
 
 def test_nodes_get_a_job_each_and_couples_one_for_both() -> None:
     words = ("--tag", "network", "--set", "samples=3", "--set", "pairs_runs=1", "--set", "queue=batch")
-    each = EachNode(benchmarks=("stream",))
+    each = NodeRotation(benchmarks=("stream",))
     nodes, pairs = parts_of_nodes(4, [("n1", "n2"), ("n3",)], each, ROOT / "platforms/slurm", words)
     assert (nodes.name, pairs.name) == ("nodes-4-stream", "nodes-4-pairs")
     assert nodes.words[:2] == ("--benchmark", str(ROOT / "benchmarks/stream/benchmark.xml"))
@@ -166,7 +173,7 @@ def test_files_whose_steps_have_the_same_names_get_a_folder_each(tmp_path: Path)
         if file.suffix == ".xml":
             text = f'<jube><benchmark name="x" outpath="runs"><step name="{step}"/></benchmark></jube>'
         file.write_text(text, encoding="utf-8")
-    each = EachNode(benchmarks=tuple(map(str, files)))
+    each = NodeRotation(benchmarks=tuple(map(str, files)))
     parts = parts_of_nodes(1, [("n1", "n2")], each, ROOT / "platforms/slurm", ())
     names = ["nodes-1-memory", "nodes-1-memory-2", "nodes-1-pairs", "nodes-1-pairs-2"]
     assert [part.name for part in parts] == names
@@ -177,15 +184,15 @@ def test_jobs_that_were_too_many_for_slurm_come_again_and_fewer_at_once(tmp_path
         "failed: sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit "
     )
     told += "limit, user's size and/or time limits)"
-    works = [Work(name=NODES, nodes=(f"a{n}", f"b{n}")) for n in range(4)]
-    each = EachNode(benchmarks=("stream",), at_once=8)
+    works = [WorkItem(name=NODES, nodes=(f"a{n}", f"b{n}")) for n in range(4)]
+    each = NodeRotation(benchmarks=("stream",), at_once=8)
     tonight = Agenda(platform=ROOT / "platforms/slurm", history=History(tmp_path), each_node=each)
     asked = []
     tonight.plan(works, {})
     for part in measured(tonight):
         if part.name.endswith("stream"):
             asked.append(part.hosts)
-            tonight.heard(Account({"stream": Cost(1.0, 4)}, dict.fromkeys(part.hosts[4:], told)))
+            tonight.heard(RunCosts({"stream": Cost(1.0, 4)}, dict.fromkeys(part.hosts[4:], told)))
     assert asked == [
         ("a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"),
         ("a2", "b2", "a3", "b3"),
@@ -206,9 +213,9 @@ def test_a_history_knows_where_it_measured_last(tmp_path: Path) -> None:
 
 
 def test_coverage_names_the_nodes_by_their_reasons(tmp_path: Path) -> None:
-    unmeasured = [Unmeasured(node=f"n{n}", last="", why="drained (bad DIMM)") for n in range(12)]
+    unmeasured = [UnmeasuredNode(node=f"n{n}", last="", why="drained (bad DIMM)") for n in range(12)]
     coverage = Coverage(
-        within=14, nodes=64, unmeasured=(*unmeasured, Unmeasured(node="x", last="y", why="busy"))
+        within=14, nodes=64, unmeasured=(*unmeasured, UnmeasuredNode(node="x", last="y", why="busy"))
     )
     night = NightVerdict(platform="p", run="x", time="", verdict=Verdict.PASS, series=(), coverage=coverage)
     write_night(tmp_path, night.document())

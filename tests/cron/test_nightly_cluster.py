@@ -21,7 +21,7 @@ from npc.statistics.suspect import whom
 from tests.lab import in_process
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC
-from tests.lab.night_site import EARLIER, Site, whole, write_earlier
+from tests.lab.night_site import EARLIER, NightSite, whole, write_earlier
 from tests.made.nights import CLIENT, NODE, some_steps
 from tests.paths import ROOT
 
@@ -73,11 +73,11 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def site(cluster: Cluster, tmp_path: Path) -> Site:
-    return Site(cluster, tmp_path)
+def site(cluster: Cluster, tmp_path: Path) -> NightSite:
+    return NightSite(cluster, tmp_path)
 
 
-def expect_pictures(site: Site, nights: int) -> None:
+def expect_pictures(site: NightSite, nights: int) -> None:
     """Section 5.4 of the paper on these nights: performance over measurements. Each night measured one pair,
     which is compared with no other."""
     words = ["night", "history", "--platform", "slurm", "--history", site.history.parent, "--json"]
@@ -90,7 +90,7 @@ def expect_pictures(site: Site, nights: int) -> None:
 
 @pytest.mark.links
 @pytest.mark.timeout(900)
-def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site: Site) -> None:
+def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site: NightSite) -> None:
     for nodes in CLEAN:
         code, told = site.night(nodes)
         named = [suspect["name"] for suspect in told["suspects"] if suspect["named"]]
@@ -127,7 +127,7 @@ def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site:
     assert again >= {(first["run"], ("n2", "n3")), (second["run"], ("n3", "n5"))}, "on the same nodes"
 
 
-def test_a_night_makes_the_figures_and_tables_of_the_paper(site: Site) -> None:
+def test_a_night_makes_the_figures_and_tables_of_the_paper(site: NightSite) -> None:
     """Figures 4 to 9, tables 1, 2, 4 and 5; nothing is asked of how fast it is but what the link allows."""
     platform = site.folder / "slurm"
     shutil.copytree(ROOT / "platforms/slurm", platform)
@@ -199,7 +199,7 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: Site) -> None:
 @pytest.mark.links
 @pytest.mark.xdist_group("all_pairs_at_night")
 @pytest.mark.timeout(300)
-def test_a_node_that_sends_slowly_is_asked_and_named_although_no_median_shows_it(site: Site) -> None:
+def test_a_node_that_sends_slowly_is_asked_and_named_although_no_median_shows_it(site: NightSite) -> None:
     """Nights that measure all pairs: a sixth of them are slow where one node is slow only when it sends."""
     everybody = [
         NPC, "night", "run", "--platform", "slurm", "--benchmark", ROOT / "cron/pairs/benchmark.xml",
@@ -231,7 +231,7 @@ def test_a_node_that_sends_slowly_is_asked_and_named_although_no_median_shows_it
 
 
 @pytest.mark.xdist_group("every_node_in_its_turn")
-def test_every_node_has_its_turn_and_who_has_not_is_listed_with_the_reason(site: Site) -> None:
+def test_every_node_has_its_turn_and_who_has_not_is_listed_with_the_reason(site: NightSite) -> None:
     """Two nights on other nodes each: n5 is drained, n6 dead in the first one, n1 drained in the second."""
 
     def set_state(node: str, *words: str) -> None:

@@ -21,7 +21,7 @@ from npc.records.history import History
 from npc.records.record import Record, replace
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC
-from tests.lab.night_site import ONCE, Site, whole, write_earlier
+from tests.lab.night_site import ONCE, NightSite, whole, write_earlier
 from tests.made.nights import CLIENT
 from tests.paths import ROOT
 
@@ -39,11 +39,11 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def site(cluster: Cluster, tmp_path: Path) -> Site:
-    return Site(cluster, tmp_path)
+def site(cluster: Cluster, tmp_path: Path) -> NightSite:
+    return NightSite(cluster, tmp_path)
 
 
-def test_a_node_that_dies_in_a_night_is_its_first_line_and_nothing_waits_for_it(site: Site) -> None:
+def test_a_node_that_dies_in_a_night_is_its_first_line_and_nothing_waits_for_it(site: NightSite) -> None:
     """A band that nothing meets has the night measure again and ask the pairs: without the dead node."""
     assert site.night("n3,n4")[0] == 0
     write_earlier(site, ["n5,n6"])
@@ -83,7 +83,7 @@ def test_a_node_that_dies_in_a_night_is_its_first_line_and_nothing_waits_for_it(
     assert [part.part.kind for part in site.nights()[-1].parts.values()] == ["first", "pairs"]
 
 
-def test_a_job_that_fails_is_a_result(site: Site) -> None:
+def test_a_job_that_fails_is_a_result(site: NightSite) -> None:
     assert site.night("n1,n2")[0] == 0
     code, told = site.night("n1,n2", client="qperf HOSTNAME -t 1 no_such_test")
     assert (code, told["verdict"]) == (11, "MISSING")
@@ -94,7 +94,7 @@ def test_a_job_that_fails_is_a_result(site: Site) -> None:
     assert {record.run for record in whole(site)} == {night.name for night in site.nights()}
 
 
-def test_a_night_ends_by_its_limit_and_leaves_no_job_behind(site: Site) -> None:
+def test_a_night_ends_by_its_limit_and_leaves_no_job_behind(site: NightSite) -> None:
     began = time.monotonic()
     code, told = site.night("n1,n2", "--limit", "30s", client=CLIENT.replace("-t 1", "-t 50"))
     assert time.monotonic() - began < 120
@@ -106,7 +106,7 @@ def test_a_night_ends_by_its_limit_and_leaves_no_job_behind(site: Site) -> None:
     until(lambda: site.cluster.run("head", left).stdout == "", "its job has been cancelled", 30)
 
 
-def test_a_night_that_is_told_to_end_has_the_interrupted_launch_in_its_history(site: Site) -> None:
+def test_a_night_that_is_told_to_end_has_the_interrupted_launch_in_its_history(site: NightSite) -> None:
     stopped = site.start("n1,n2", CLIENT.replace("-t 1", "-t 50"))
 
     def measures() -> bool:
@@ -123,7 +123,7 @@ def test_a_night_that_is_told_to_end_has_the_interrupted_launch_in_its_history(s
     assert site.cluster.run("head", ["squeue", "--noheader"]).stdout == "", "its job has ended"
 
 
-def test_a_night_that_is_killed_loses_nothing_and_the_next_one_says_so(site: Site) -> None:
+def test_a_night_that_is_killed_loses_nothing_and_the_next_one_says_so(site: NightSite) -> None:
     killed = site.start("n1,n2")
     running = ["squeue", "--noheader", "--states=RUNNING", "--nodelist=n1", "--format=%i"]
     until(lambda: site.cluster.run("head", running).stdout.strip() != "", "its job runs", 60)
@@ -145,7 +145,7 @@ def test_a_night_that_is_killed_loses_nothing_and_the_next_one_says_so(site: Sit
     assert (of_cut["run"], of_cut["verdict"]) == (cut.name, "PASS")
 
 
-def test_of_two_nights_started_at_once_one_runs(site: Site) -> None:
+def test_of_two_nights_started_at_once_one_runs(site: NightSite) -> None:
     both = [site.start("n1,n2"), site.start("n1,n2")]
     ends = [(process.communicate(timeout=180), process.returncode) for process in both]
     assert sorted(code for _, code in ends) == [0, 1], ends
@@ -154,7 +154,7 @@ def test_of_two_nights_started_at_once_one_runs(site: Site) -> None:
     assert len(whole(site)) == len(site.nights()) == 1
 
 
-def test_a_full_disk_leaves_whole_rows_and_the_next_night_makes_up_for_it(site: Site) -> None:
+def test_a_full_disk_leaves_whole_rows_and_the_next_night_makes_up_for_it(site: NightSite) -> None:
     """The history's own file system is a small one that is full when the records come."""
     disk = site.folder / "history/slurm"
     disk.mkdir(parents=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npc.cron.rotation import NodeNights, NodeState, Work, choose, couples, expected, fitting
+from npc.cron.rotation import NodeNights, NodeState, WorkItem, choose, couples, expected, fitting
 
 BUSY, DOWN = NodeState(idle=False), NodeState(usable=False, idle=False)
 
@@ -21,11 +21,11 @@ def names(count: int) -> list[str]:
 
 def test_suspects_come_first_then_what_is_unknown_longest() -> None:
     works = [
-        Work(name="qperf", last=7, cost_s=100.0),
-        Work(name="osu", last=3, cost_s=100.0),
-        Work(name="hpcc", last=-1, cost_s=None),
-        Work(name="iperf3", last=9, suspect=True, cost_s=100.0),
-        Work(name="stream", last=3, cost_s=100.0),
+        WorkItem(name="qperf", last=7, cost_s=100.0),
+        WorkItem(name="osu", last=3, cost_s=100.0),
+        WorkItem(name="hpcc", last=-1, cost_s=None),
+        WorkItem(name="iperf3", last=9, suspect=True, cost_s=100.0),
+        WorkItem(name="stream", last=3, cost_s=100.0),
     ]
     chosen, left = choose(works, 300.0)
     assert [work.name for work in chosen] == ["iperf3", "hpcc", "osu", "stream"]
@@ -35,16 +35,16 @@ def test_suspects_come_first_then_what_is_unknown_longest() -> None:
 
 
 def test_suspects_that_last_do_not_end_the_rotation() -> None:
-    slow = [Work(name=f"slow {number}", last=9, suspect=True, cost_s=10.0) for number in range(50)]
-    chosen, _ = choose([*slow, Work(name="dear", last=1, cost_s=90.0)], 100.0)
+    slow = [WorkItem(name=f"slow {number}", last=9, suspect=True, cost_s=10.0) for number in range(50)]
+    chosen, _ = choose([*slow, WorkItem(name="dear", last=1, cost_s=90.0)], 100.0)
     assert [work.name for work in chosen] == ["slow 0", "dear"], "all but what the oldest takes"
-    cheap = [Work(name=f"cheap {number}", last=number, cost_s=10.0) for number in range(9)]
+    cheap = [WorkItem(name=f"cheap {number}", last=number, cost_s=10.0) for number in range(9)]
     chosen, _ = choose([*slow, *cheap], 100.0)
     assert Counter(work.suspect for work in chosen) == {True: 5, False: 5}
 
 
 def test_of_couples_whose_cost_nobody_knows_one_is_measured() -> None:
-    works = [Work(name="nodes", nodes=(f"a{n}", f"b{n}")) for n in range(5)]
+    works = [WorkItem(name="nodes", nodes=(f"a{n}", f"b{n}")) for n in range(5)]
     chosen, left = choose(works, 60.0)
     assert (len(chosen), len(left)) == (1, 4)
 
@@ -53,7 +53,7 @@ def test_of_couples_whose_cost_nobody_knows_one_is_measured() -> None:
 @given(
     st.lists(
         st.builds(
-            Work, name=st.sampled_from("abcdefgh"), last=st.integers(-1, 9),
+            WorkItem, name=st.sampled_from("abcdefgh"), last=st.integers(-1, 9),
             suspect=st.booleans(), cost_s=st.floats(1, 50),
         ),
         unique_by=lambda work: work.name, max_size=8,
@@ -61,7 +61,7 @@ def test_of_couples_whose_cost_nobody_knows_one_is_measured() -> None:
     st.floats(1, 100), st.floats(0, 100),
 )  # fmt: skip
 def test_a_choice_stays_in_its_budget_and_forgets_nothing(
-    works: list[Work], budget: float, reserve: float
+    works: list[WorkItem], budget: float, reserve: float
 ) -> None:
     chosen, left = choose(works, budget, reserve)
     assert sum(work.cost_s or 0.0 for work in chosen) <= budget * (1 + 1e-9)
@@ -138,11 +138,11 @@ class Year:
             elif self.draw.random() < 0.4:
                 self.states[node] = BUSY if self.draw.random() < self.busy else NodeState()
 
-    def works(self) -> list[Work]:
+    def works(self) -> list[WorkItem]:
         past = replace(self.past, suspects=self.draw.sample(list(self.states), 3))
         each = expected(self.costs, {"stream": 2, "likwid": 2, "pairs": 1})
         return couples(self.states, past, self.within, each) + [
-            Work(name=name, last=last, cost_s=expected(self.costs, {name: 1}))
+            WorkItem(name=name, last=last, cost_s=expected(self.costs, {name: 1}))
             for name, last in self.others.items()
         ]
 

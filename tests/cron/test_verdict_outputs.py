@@ -25,7 +25,7 @@ from npc.cron.publish import write_verdict
 from npc.cron.series import label
 from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.records.series import Series
-from npc.records.verdicts import Matrix, NightSuspect, Slow, Verdict, read_night
+from npc.records.verdicts import NightSuspect, PairMatrix, SlowSuspect, Verdict, read_night
 
 KEY = Series("lab", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
 BAD = SeriesVerdict(
@@ -154,11 +154,11 @@ def test_all_files_of_a_night_are_written(tmp_path: Path) -> None:
 def test_the_matrix_decides_whom_to_drain_and_without_one_the_history_does() -> None:
     told = night(BAD, suspects=(N3, replace(N3, name="n4", named=False)))
     assert to_drain(told, None) == {"n3": "NPC 20261121T023000Z: 70% slower"}
-    pairs = Matrix(nodes=("n1", "n3"), suspects=("n3",), problem="5 nodes at least")
+    pairs = PairMatrix(nodes=("n1", "n3"), suspects=("n3",), problem="5 nodes at least")
     assert set(to_drain(told, pairs)) == {"n3"}
-    innocent = Matrix(nodes=("n1", "n3"), suspects=("n3",), pairs=9)
+    innocent = PairMatrix(nodes=("n1", "n3"), suspects=("n3",), pairs=9)
     assert to_drain(told, innocent) == {}
-    n1 = Slow(kind="node", name="n1", nodes=("n1",), slowdown=None, evidence="", series="")
+    n1 = SlowSuspect(kind="node", name="n1", nodes=("n1",), slowdown=None, evidence="", series="")
     assert to_drain(told, msgspec.structs.replace(innocent, slow=(n1,))) == {
         "n1": "NPC 20261121T023000Z: does not answer"
     }

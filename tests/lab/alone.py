@@ -33,7 +33,7 @@ UNFLUSHED: Final = 120
 _SUITE: Final = ("jube.yml", "platform.xml", "submit.job.in", "benchmarks", "docs", "cron", "npc")
 
 
-class Ended(NamedTuple):
+class EndedAlone(NamedTuple):
     """How a command line ended. code: negative for a signal; that of SIGALRM where it did not end."""
 
     code: int
@@ -60,13 +60,13 @@ class Alone:
         self._server = server
         self.folder = folder
 
-    def run(self, words: Sequence[str | Path], redirected: str = "") -> Ended:
+    def run(self, words: Sequence[str | Path], redirected: str = "") -> EndedAlone:
         """redirected: descriptors as `_redirect` reads them (``1=full 2=closed``)."""
         assert self._server.stdin and self._server.stdout
         print(json.dumps([list(map(str, words)), redirected]), file=self._server.stdin, flush=True)
         code = int(self._server.stdout.readline())
         texts = [(self.folder / name).read_text(errors="replace") for name in ("out", "err")]
-        return Ended(code, *texts)
+        return EndedAlone(code, *texts)
 
 
 @contextlib.contextmanager

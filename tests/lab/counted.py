@@ -35,7 +35,7 @@ def build(compiler: str, name: str, folder: Path, *options: str, **environ: str)
     return program
 
 
-class Counted(NamedTuple):
+class CountedRun(NamedTuple):
     code: int
     out: str
     err: str
@@ -43,7 +43,7 @@ class Counted(NamedTuple):
     content: bytes
 
 
-def count(program: Path, *arguments: str) -> Counted:
+def count(program: Path, *arguments: str) -> CountedRun:
     """Run it as `npc.observe.rank` does, and read the table."""
     settings = {"mode": "count", "library": str(memory_library("count"))}
     companion = RankMemoryTable(program.parent, "host.0", settings)
@@ -60,4 +60,4 @@ def count(program: Path, *arguments: str) -> Counted:
     table = read_table(Path(f"/proc/self/fd/{companion.files[0]}"))
     content = os.pread(companion.files[0], int(table.header["used"]), 0)
     os.close(companion.files[0])
-    return Counted(process.returncode, out, err, table, content)
+    return CountedRun(process.returncode, out, err, table, content)

@@ -52,7 +52,7 @@ def function(program: Path, name: str) -> ProbePoint:
 
 
 @dataclass
-class Ended:
+class GuardedEnd:
     judgement: Judgement
     counted: int
     seconds: float
@@ -60,7 +60,7 @@ class Ended:
     share: float
 
 
-def guarded(calls: Path, *arguments: str, budget: float = 0.02, price: float = PRICE) -> Ended:
+def guarded(calls: Path, *arguments: str, budget: float = 0.02, price: float = PRICE) -> GuardedEnd:
     """Run the program with a probe on its function; judged_s: until the guard came to its last word; share:
     of the time with the probe."""
     place = function(calls, "called")
@@ -104,4 +104,4 @@ def guarded(calls: Path, *arguments: str, budget: float = 0.02, price: float = P
             probe.kill()
             probe.communicate()
         seconds = float(os.read(output, 100).split()[0])
-    return Ended(judgement, counted, seconds, judged, on / lasted)
+    return GuardedEnd(judgement, counted, seconds, judged, on / lasted)

@@ -23,7 +23,7 @@ EARLIER = ("n1,n3", "n2,n5", "n4,n6", "n1,n5", "n2,n4", "n3,n5", "n2,n6", "n1,n4
 ONCE = {"NPC_PAIRS_RUNS": "1"}
 
 
-class Site:
+class NightSite:
     """The platform, the benchmark and the folders of some nights."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
@@ -57,7 +57,7 @@ class Site:
         return Journal(self.history).entries()
 
 
-def write_earlier(site: Site, earlier: Sequence[str] = EARLIER) -> None:
+def write_earlier(site: NightSite, earlier: Sequence[str] = EARLIER) -> None:
     """The nights of the days before, in the history: the records of a real one again, on other nodes and with
     a spread of 1 %."""
     measured, by_lot = site.records(), random.Random(1)
@@ -81,7 +81,7 @@ def write_earlier(site: Site, earlier: Sequence[str] = EARLIER) -> None:
         History(site.history).append(of_night(made, night_name(begun)))
 
 
-def whole(site: Site) -> list[Record]:
+def whole(site: NightSite) -> list[Record]:
     """The history's records; fails if a row is there twice, or not whole."""
     found = site.records()
     places = [(record.run, record.raw, dict(record.params), record.sample) for record in found]

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from npc.observe.asked import Asked
 from npc.observe.mpi.build import library_for
 from npc.observe.mpi.profile import RankProfile
 from npc.observe.mpi.rank_file import read_profiles
+from npc.observe.options import ObservationOptions
 from npc.observe.rank_files import read_ranks
 from npc.observe.run import wait_for_ranks
 from tests.lab.mpis import WHEELS, Mpi
@@ -22,7 +22,7 @@ PROGRAMS = ROOT / "tests/observe/programs"
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProfiledEnd:
     """A run of a program, and what its ranks left."""
 
     code: int
@@ -39,7 +39,7 @@ def compiled(mpi: Mpi, name: str, folder: Path, *options: str) -> Path:
     return program
 
 
-def run(mpi: Mpi, ranks: int, folder: Path, *command: str | Path, library: str = "") -> Ended:
+def run(mpi: Mpi, ranks: int, folder: Path, *command: str | Path, library: str = "") -> ProfiledEnd:
     """Run a program on ranks with the library before it."""
     if mpi.compiler.startswith(str(WHEELS)):
         beside = str(Path(mpi.compiler).with_name("mpirun"))
@@ -47,11 +47,13 @@ def run(mpi: Mpi, ranks: int, folder: Path, *command: str | Path, library: str =
         beside = mpi.launcher
     library = library or str(library_for([beside], str(command[0])))
     folder.mkdir()
-    asked = Asked(library=str(library)).to_text()
+    asked = ObservationOptions(library=str(library)).to_text()
     around = [sys.executable, "-ES", ROOT / "npc/observe/rank.py", folder, asked]
     ended = subprocess.run(
         [mpi.launcher, "-n", str(ranks), *around, *command],
         env={**os.environ, **mpi.environment}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     wait_for_ranks(folder, 3.0)
-    return Ended(ended.returncode, ended.stdout, ended.stderr, *read_profiles(folder, read_ranks(folder)[0]))
+    return ProfiledEnd(
+        ended.returncode, ended.stdout, ended.stderr, *read_profiles(folder, read_ranks(folder)[0])
+    )

@@ -44,7 +44,7 @@ class Access:
 
 
 @dataclass
-class Made:
+class MadeTables:
     """A run. objects: (address, bytes, born, freed, callers)."""
 
     accesses: list[Access] = field(default_factory=list)

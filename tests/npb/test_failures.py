@@ -14,7 +14,7 @@ import pytest
 
 from npc.npb import cli
 from npc.npb.coordinator import Conductor
-from npc.npb.nodes import Reception
+from npc.npb.nodes import AgentReception
 from npc.records.launch import read_launches
 from npc.records.record import read_csv
 from tests.lab.npb_job import (
@@ -373,6 +373,6 @@ def test_an_agent_that_ends_before_the_nodes_have_met_is_one_line(capfd: pytest.
     ours.close()
     conductor = Conductor(options, ["n1", "n2"])
     conductor.interrupt(signal.SIGINT)
-    conducted = conductor.conduct(Reception([], b"", conductor.interrupt), [], theirs)
+    conducted = conductor.conduct(AgentReception([], b"", conductor.interrupt), [], theirs)
     assert asyncio.run(conducted) == 130
     assert capfd.readouterr().err == "npb: stopped before anything was measured\n"

@@ -16,7 +16,7 @@ from npc.npb.addresses import reached_at
 from npc.npb.handshake import SECRET_BYTES, connect
 from npc.npb.interfaces import Address, HostView
 from npc.npb.messages import encode
-from npc.npb.nodes import Node, Reception
+from npc.npb.nodes import AgentReception, Node
 
 LO = Address("lo", "127.0.0.1", 8)
 DOCKER = Address("docker0", "172.17.0.1", 16)
@@ -52,7 +52,7 @@ def reception() -> Iterator[tuple[tuple[str, int], Callable[[], dict[int, Node]]
     let_in: dict[int, Node] = {}
 
     async def receive() -> None:
-        let_in.update(await Reception(VIEWS, SECRET, lambda _: None).gather([listener], theirs, 5.0))
+        let_in.update(await AgentReception(VIEWS, SECRET, lambda _: None).gather([listener], theirs, 5.0))
 
     thread = threading.Thread(target=lambda: asyncio.run(receive()))
     thread.start()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from npc.npb.children import MAX_OUTPUT_BYTES
-from npc.npb.launch_result import Blame, LaunchResult, cut
+from npc.npb.launch_result import BlamedSide, LaunchResult, cut
 from npc.npb.output import Output, Stream
 from npc.records.launch import read_launches
 from tests.lab.npb_job import NPB, Job, free_port, listening_server, mpirun, run
@@ -72,10 +72,15 @@ def test_a_stream_is_whole_in_memory_or_on_disk_or_says_where_it_was_cut() -> No
     assert long.cut == "" and long.err.end() == "an error\n"
     long.err.printed += 2**20
     assert long.cut == "output cut at 8 B of 1 MiB"
-    good, bad = LaunchResult("ok", Blame.NONE), LaunchResult("timeout: of 1 s", Blame.TIME)
-    assert cut(good, short, Blame.CLIENT) == good
-    assert cut(good, long, Blame.SERVER, "n1: ") == (f"failed: n1: {long.cut}", Blame.SERVER, (), None)
-    assert cut(bad, long, Blame.CLIENT) == (f"timeout: of 1 s; {long.cut}", Blame.TIME, (), None)
+    good, bad = LaunchResult("ok", BlamedSide.NONE), LaunchResult("timeout: of 1 s", BlamedSide.TIME)
+    assert cut(good, short, BlamedSide.CLIENT) == good
+    assert cut(good, long, BlamedSide.SERVER, "n1: ") == (
+        f"failed: n1: {long.cut}",
+        BlamedSide.SERVER,
+        (),
+        None,
+    )
+    assert cut(bad, long, BlamedSide.CLIENT) == (f"timeout: of 1 s; {long.cut}", BlamedSide.TIME, (), None)
 
 
 def test_a_full_disk_cuts_a_stream(tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ from npc.machine.load import busiest
 from npc.machine.processes import read
 from npc.npb import cli, processes
 from npc.npb.addresses import NoAddress, choose, fill, interface_of, names_to_try
-from npc.npb.cluster import Attempt, by_series, describe, judge_all, pairs_to_repeat
+from npc.npb.cluster import PairAttempt, by_series, describe, judge_all, pairs_to_repeat
 from npc.npb.interfaces import Address, HostView
-from npc.npb.launch_result import Blame, LaunchResult, judge, parser_of
+from npc.npb.launch_result import BlamedSide, LaunchResult, judge, parser_of
 from npc.npb.messages import BadMessage, Decoder, encode
-from npc.npb.nodes import Ended
+from npc.npb.nodes import ToolEnd
 from npc.npb.output import Output
 from npc.npb.schedule import schedule
 from npc.npb.sweep import MAX_STEPS, BadRepeat, parse_repeat, plan
@@ -265,23 +265,30 @@ def test_hostname_is_replaced_where_it_is_a_word() -> None:
 # -- verdicts ------------------------------------------------------------------------------------------
 
 
-def end(out: str = "", err: str = "", code: int = 0, timed_out: bool = False) -> Ended:
-    return Ended(code, 1.0, timed_out, Output.of(out.encode(), err.encode()), 0)
+def end(out: str = "", err: str = "", code: int = 0, timed_out: bool = False) -> ToolEnd:
+    return ToolEnd(code, 1.0, timed_out, Output.of(out.encode(), err.encode()), 0)
 
 
 @pytest.mark.parametrize(
     ("argv", "ended", "status", "blame"),
     [
-        (("qperf", "h", "tcp_bw"), end("tcp_bw:\n    bw  =  2 GB/sec\n", code=3), "code 3", Blame.CLIENT),
-        (("qperf", "h", "tcp_bw"), end("tcp_bw:\n    bw  =  0 bytes/sec\n"), "failed:", Blame.CLIENT),
-        (("qperf", "h", "tcp_bw"), end(""), "failed: it never began", Blame.CLIENT),
-        (("qperf", "h", "quit"), end("quit:\n"), "ok", Blame.NONE),
-        (("qperf", "h", "tcp_bw"), end(code=-9), "signal 9", Blame.CLIENT),
-        (("qperf", "h", "tcp_bw"), end(code=-15, timed_out=True), "timeout:", Blame.TIME),
-        (("qperf", "h", "tcp_bw"), end("tcp_bw:\n    bw  =  2 GB/sec\n"), "ok", Blame.NONE),
+        (
+            ("qperf", "h", "tcp_bw"),
+            end("tcp_bw:\n    bw  =  2 GB/sec\n", code=3),
+            "code 3",
+            BlamedSide.CLIENT,
+        ),
+        (("qperf", "h", "tcp_bw"), end("tcp_bw:\n    bw  =  0 bytes/sec\n"), "failed:", BlamedSide.CLIENT),
+        (("qperf", "h", "tcp_bw"), end(""), "failed: it never began", BlamedSide.CLIENT),
+        (("qperf", "h", "quit"), end("quit:\n"), "ok", BlamedSide.NONE),
+        (("qperf", "h", "tcp_bw"), end(code=-9), "signal 9", BlamedSide.CLIENT),
+        (("qperf", "h", "tcp_bw"), end(code=-15, timed_out=True), "timeout:", BlamedSide.TIME),
+        (("qperf", "h", "tcp_bw"), end("tcp_bw:\n    bw  =  2 GB/sec\n"), "ok", BlamedSide.NONE),
     ],
 )  # fmt: skip
-def test_an_exit_code_is_not_enough(argv: tuple[str, ...], ended: Ended, status: str, blame: Blame) -> None:
+def test_an_exit_code_is_not_enough(
+    argv: tuple[str, ...], ended: ToolEnd, status: str, blame: BlamedSide
+) -> None:
     verdict = judge("qperf", argv, ended, 0)
     assert status in verdict.status
     assert verdict.blame is blame
@@ -336,8 +343,8 @@ def test_a_slow_uplink_is_named_from_the_readings_of_all_pairs(tmp_path: Path) -
                 Reading("tcp_bw", "bandwidth", (8e8 if slow else 1e9) * (1 + 0.01 * (server % 3))),
                 Reading("tcp_bw", "bandwidth", 1.0, params={"side": "send"}),
             )
-            verdict = LaunchResult("ok", Blame.NONE, readings)
-            attempts.append(Attempt(hosts[server], hosts[client], number, 0, verdict, 4096))
+            verdict = LaunchResult("ok", BlamedSide.NONE, readings)
+            attempts.append(PairAttempt(hosts[server], hosts[client], number, 0, verdict, 4096))
     series = by_series(attempts)
     ((which, verdict),) = judge_all(series, known, hosts).items()
     assert str(which) == "tcp_bw bandwidth 4 KiB"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from npc import parsers
-from npc.npb.launch_result import Blame, judge
-from npc.npb.measure import Outcome
-from npc.npb.nodes import Ended
+from npc.npb.launch_result import BlamedSide, judge
+from npc.npb.measure import StepOutcome
+from npc.npb.nodes import ToolEnd
 from npc.npb.output import Output
 from npc.npb.results import Results
 from npc.npb.sweep import SweepStep
@@ -37,9 +37,9 @@ def test_captured_outputs_give_the_same_records(tool: str, code: int, tmp_path: 
         header = path.read_text().partition("\n")[0]
         argv = tuple(parsers.split_command(header.removeprefix("#@ cmd:"))) or (tool,)
         text = text_of(tool, path.name).encode()
-        ended = Ended(code, 1.0, False, Output.of(text), 0)
+        ended = ToolEnd(code, 1.0, False, Output.of(text), 0)
         step = SweepStep({SWEPT[tool]: "1024"}, (tool,), argv, number)
-        outcome = Outcome(
+        outcome = StepOutcome(
             step, argv, "2026-11-21T08:00:00+00:00", judge(tool, argv, ended, 10**6), 1.0, ended,
             placement={"server_cpus": "0", "client_cpus": "1", "interface": "eth0"},
         )  # fmt: skip
@@ -52,19 +52,19 @@ def test_captured_outputs_give_the_same_records(tool: str, code: int, tmp_path: 
 
 @pytest.mark.parametrize(
     ("datagrams", "arrived", "blame"),
-    [(483331 // 4, 0.25, Blame.NONE), (None, None, Blame.CLIENT)],
+    [(483331 // 4, 0.25, BlamedSide.NONE), (None, None, BlamedSide.CLIENT)],
     ids=["npb saw a quarter arrive", "nobody knows what arrived"],
 )
 def test_a_rate_of_udp_that_only_the_sender_counts(
-    datagrams: int | None, arrived: float | None, blame: Blame, tmp_path: Path
+    datagrams: int | None, arrived: float | None, blame: BlamedSide, tmp_path: Path
 ) -> None:
     argv = ("sockperf", "throughput", "-i", "127.0.0.1")
-    ended = Ended(0, 1.0, False, Output.of(text_of("sockperf", "udp_tp.txt").encode()), 0)
+    ended = ToolEnd(0, 1.0, False, Output.of(text_of("sockperf", "udp_tp.txt").encode()), 0)
     result = judge("sockperf", argv, ended, datagrams or 10**6)
     if datagrams is None:
         result = result._replace(received=None)
     results = Results(tmp_path / "launches", "sockperf", 1, 1, "fuchs", "sockperf")
-    outcome = Outcome(
+    outcome = StepOutcome(
         SweepStep({}, ("sockperf",), argv), argv, "2026-11-21T08:00:00+00:00", result, 1.0, ended
     )
     results.add(outcome, ("n1", "n2"), {})
@@ -83,9 +83,9 @@ def test_what_others_used_meanwhile_is_no_failure_of_the_tool(tmp_path: Path) ->
     busy = {"cpu": {"threads": 2}, "load": {"busy": [{"name": "xhpl", "cores": 1.9}]}}
     (tmp_path / "environment.json").write_text(json.dumps(busy))
     argv = ("sockperf", "throughput", "--tcp", "-i", "127.0.0.1")
-    ended = Ended(0, 1.0, False, Output.of(text_of("sockperf", "tcp_tp.txt").encode()), 0)
+    ended = ToolEnd(0, 1.0, False, Output.of(text_of("sockperf", "tcp_tp.txt").encode()), 0)
     results = Results(tmp_path / "launches", "sockperf", 1, 1, "fuchs", "sockperf")
-    outcome = Outcome(
+    outcome = StepOutcome(
         SweepStep({}, ("sockperf",), argv), argv, "2026-11-21T08:00:00+00:00",
         judge("sockperf", argv, ended, 0), 1.0, ended,
     )  # fmt: skip
@@ -94,7 +94,7 @@ def test_what_others_used_meanwhile_is_no_failure_of_the_tool(tmp_path: Path) ->
     assert {record.status.partition(" of the")[0] for record in results.records} == {
         "invalid: others used 1.9"
     }
-    assert results.blames() == [Blame.NONE]
+    assert results.blames() == [BlamedSide.NONE]
 
 
 #: A sweep of qperf is in test_launch.

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from tests.lab.alone import Alone, Ended, alone
+from tests.lab.alone import Alone, EndedAlone, alone
 from tests.lab.every_command import reading
 from tests.made import foreign
 from tests.made.damaged import damaged
@@ -51,7 +51,7 @@ class Damaging:
         self.good, self.folder = place / "good", place / "folder"
         make(self.good)
         self._server = server
-        self.answers = dict[tuple[str, ...], Ended]()
+        self.answers = dict[tuple[str, ...], EndedAlone]()
         for line in map(tuple, reading(str(self.folder / given))):
             answer = self.run(line, lambda: None)
             if answer != self.run(line, partial(shutil.rmtree, self.folder)):  # it reads what is there
@@ -73,7 +73,7 @@ class Damaging:
             if self.run(line, (self.folder / file).unlink) != answer:
                 yield line
 
-    def run(self, line: tuple[str, ...], damage: Callable[[], object], streams: str = "") -> Ended:
+    def run(self, line: tuple[str, ...], damage: Callable[[], object], streams: str = "") -> EndedAlone:
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(self.good, self.folder)
         damage()

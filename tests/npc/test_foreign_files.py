@@ -32,7 +32,7 @@ from npc.files import InvalidFile, read_json, read_lines, write_whole
 from npc.jobs import flux, grid_engine, pbs, slurm
 from npc.jobs.jube_file import step_names
 from npc.jobs.sample import read_cases
-from npc.jobs.scheduler import Silent
+from npc.jobs.scheduler import SchedulerUnavailable
 from npc.jobs.suite import settings, submit_command
 from npc.jobs.workpackages import read_workpackages
 from npc.machine import fabric
@@ -62,9 +62,9 @@ from npc.records.record import read_csv
 from npc.records.verdicts import (
     Coverage,
     JudgedSeries,
-    Matrix,
     NightDocument,
-    Unmeasured,
+    PairMatrix,
+    UnmeasuredNode,
     Verdict,
     read_night,
     write_night,
@@ -155,8 +155,10 @@ def a_verdict(folder: Path) -> None:
         NightDocument(
             platform="p", run="x", time="2026-11-20T02:30:00Z", verdict=Verdict.FAIL, exit_code=14,
             series=(series,), lost={"n3": "it fell silent"}, notes=("a note",),
-            coverage=Coverage(within=3, nodes=3, unmeasured=(Unmeasured(node="n3", last="", why="down"),)),
-            pairs=Matrix(nodes=("n1", "n2"), suspects=("n1",), problem="too few"),
+            coverage=Coverage(
+                within=3, nodes=3, unmeasured=(UnmeasuredNode(node="n3", last="", why="down"),)
+            ),
+            pairs=PairMatrix(nodes=("n1", "n2"), suspects=("n1",), problem="too few"),
         ),
     )  # fmt: skip
 
@@ -260,7 +262,7 @@ READERS: Final[dict[str, tuple[Callable[[Path], object], str, Callable[[Path], o
     "JSON lines": (text("a.jsonl", "[1]\n"), "a.jsonl", read_lines),
 }
 OURS: Final[tuple[type[Exception], ...]] = (
-    InvalidFile, OSError, click.ClickException, fabric.InvalidTopology, InvalidPattern, Silent
+    InvalidFile, OSError, click.ClickException, fabric.InvalidTopology, InvalidPattern, SchedulerUnavailable
 )  # fmt: skip
 
 

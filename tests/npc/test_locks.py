@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from npc.locks import Held, holder, only_one
+from npc.locks import LockHeld, holder, only_one
 from tests.lab import no_flock
 from tests.lab.cluster import until
 from tests.lab.jube_job import NPC, finish, start
@@ -60,8 +60,8 @@ def held_by(path: Path, environment: dict[str, str]) -> str:
         [sys.executable, "-c", HOLDS, path], cwd=ROOT, text=True, env={**os.environ, **environment},
         input="", capture_output=True, check=False, timeout=60,
     )  # fmt: skip
-    assert asked.returncode == 0 or "npc.locks.Held" in asked.stderr, asked.stderr
-    return asked.stderr.rpartition("npc.locks.Held: ")[2]
+    assert asked.returncode == 0 or "npc.locks.LockHeld" in asked.stderr, asked.stderr
+    return asked.stderr.rpartition("npc.locks.LockHeld: ")[2]
 
 
 def test_a_lock_is_held_by_one_and_says_by_whom(tmp_path: Path, file_system: dict[str, str]) -> None:
@@ -104,7 +104,7 @@ def test_a_link_in_the_place_of_a_lock_is_not_written_through(tmp_path: Path) ->
 
 
 def test_a_lock_is_waited_for(tmp_path: Path) -> None:
-    with other(tmp_path / "lock", {}) as process, pytest.raises(Held, match=f"process {process.pid} "):
+    with other(tmp_path / "lock", {}) as process, pytest.raises(LockHeld, match=f"process {process.pid} "):
         only_one(tmp_path / "lock", wait_s=0.2).__enter__()
     with only_one(tmp_path / "lock", wait_s=10):
         pass
@@ -130,7 +130,7 @@ def test_where_locks_do_not_reach_the_file_says_who_lives(
         path.write_text(json.dumps({**told, **change}))
         with contextlib.ExitStack() as stack:
             if not free:
-                stack.enter_context(pytest.raises(Held))
+                stack.enter_context(pytest.raises(LockHeld))
             stack.enter_context(only_one(path, 60))
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npc import parsers
-from npc.observe.monitoring import Flow
+from npc.observe.monitoring import RankFlow
 from npc.observe.mpi.algorithms import algorithms_of
 from npc.observe.mpi.patterns import Messages, patterns
 from npc.records.mpi_profile import Algorithms, profile_of
@@ -89,7 +89,7 @@ def test_an_all_reduce_brings_every_rank_the_value_of_every_other(ranks: int) ->
 
 
 def made(job: Job, messages: Mapping[tuple[int, int], int]) -> Algorithms:
-    flows = [Flow("internal", *way, 8 * number, number) for way, number in messages.items()]
+    flows = [RankFlow("internal", *way, 8 * number, number) for way, number in messages.items()]
     found = algorithms_of(job.profiles(), flows)
     assert found is not None
     return found

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from npc.observe.costs import kept as keeping
-from npc.observe.costs.kept import NoCost, kept
+from npc.observe.costs import cache as cost_cache
+from npc.observe.costs.cache import NoCost, cached_costs
 from npc.observe.hotspots import sample_cost as stacks
 from npc.observe.hotspots.perf import find_perf, sight
 from npc.observe.probes.costs import costs
@@ -35,27 +35,27 @@ def test_a_cost_is_measured_once_for_a_machine_and_a_version(
         return {"function": 1e-5 * len(measured)}
 
     for _ in range(2):
-        assert kept("probes", {"tool": "v1"}, measure) == {"function": 1e-5}
-    assert kept("probes", {"tool": "v2"}, measure) == {"function": 2e-5}
-    monkeypatch.setattr(keeping, "machine", lambda: {"kernel": "another", "processor": "one"})
-    assert kept("probes", {"tool": "v1"}, measure) == {"function": pytest.approx(3e-5)}
+        assert cached_costs("probes", {"tool": "v1"}, measure) == {"function": 1e-5}
+    assert cached_costs("probes", {"tool": "v2"}, measure) == {"function": 2e-5}
+    monkeypatch.setattr(cost_cache, "machine", lambda: {"kernel": "another", "processor": "one"})
+    assert cached_costs("probes", {"tool": "v1"}, measure) == {"function": pytest.approx(3e-5)}
     (first, *_) = [json.loads(path.read_text()) for path in cache.glob("*/*.json")]
     assert set(first) == {"kernel", "processor", "tool", "seconds"}
 
 
 def test_a_damaged_cache_is_measured_again(cache: Path) -> None:
-    kept("probes", {}, lambda: {"function": 1.0})
+    cached_costs("probes", {}, lambda: {"function": 1.0})
     (path,) = cache.glob("*/*.json")
     for text in ("", "[]", '{"seconds": 3}', '{"seconds": {"function": "x"}}'):
         path.write_text(text)
-        assert kept("probes", {}, lambda: {"function": 2.0}) == {"function": 2.0}
+        assert cached_costs("probes", {}, lambda: {"function": 2.0}) == {"function": 2.0}
 
 
 def test_a_cache_that_cannot_be_written_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(NoCost, match="cannot write into"):
-        kept("probes", {}, dict)
+        cached_costs("probes", {}, dict)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from npc.observe.hotspots.dependencies import Latency, chain, through_memory
 from npc.observe.hotspots.disassembly import Instruction, NotRead, disassemble, read_instructions, read_lines
 from npc.observe.hotspots.instructions import bytes_moved, effects, flop, is_masked, obstacle, precision
 from npc.observe.hotspots.llvm import Model, NoModel, core_of, model_of, newest_tool
-from npc.observe.hotspots.loop import Sampled, bound, with_loop
+from npc.observe.hotspots.loop import SampledFunction, bound, with_loop
 from npc.observe.hotspots.loop_lines import loop_lines
 from npc.observe.hotspots.machine_model import needs_of, read_needs
 from npc.observe.hotspots.paths import Loop, NoLoop, blocks_of, hottest_loop, natural_loops
@@ -295,11 +295,15 @@ def test_files_that_cannot_be_read_are_said(tmp_path: Path) -> None:
     hotspot = Hotspot("f", "m", 0.5, 0.5, 0.5, "compute", "")
     clocked = {**SKYLAKE, "clock_hz": 2e9}
     for sampled, processor, said in (
-        (Sampled(Path("[vdso]"), "", None, Counter()), clocked, "[vdso] is no file with machine code here"),
-        (Sampled(PROGRAM, "", None, Counter()), clocked, "where its function begins and ends"),
-        (Sampled(PROGRAM, "ab12", (0, 9), Counter()), clocked, "is no ELF file"),
         (
-            Sampled(PROGRAM, "", (0, 9), Counter()),
+            SampledFunction(Path("[vdso]"), "", None, Counter()),
+            clocked,
+            "[vdso] is no file with machine code here",
+        ),
+        (SampledFunction(PROGRAM, "", None, Counter()), clocked, "where its function begins and ends"),
+        (SampledFunction(PROGRAM, "ab12", (0, 9), Counter()), clocked, "is no ELF file"),
+        (
+            SampledFunction(PROGRAM, "", (0, 9), Counter()),
             {**SKYLAKE, "clock_reason": "a seal"},
             "the clock was not measured: a seal",
         ),
@@ -361,14 +365,16 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def sampled(program: Path, function: str) -> Sampled:
+def sampled(program: Path, function: str) -> SampledFunction:
     """As if perf had seen every instruction of the loop equally often."""
     listed = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
     start = next(int(line.split()[0], 16) for line in listed.splitlines() if line.endswith(f" {function}"))
     file = ElfFile(program)
     place = file.function(start)
     assert place is not None
-    return Sampled(program, file.build_id, (place.first, place.after), inside(disassemble(program, *place)))
+    return SampledFunction(
+        program, file.build_id, (place.first, place.after), inside(disassemble(program, *place))
+    )
 
 
 @pytest.mark.slow

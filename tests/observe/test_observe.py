@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from npc import parsers
 from npc.jobs.launcher import UnknownProgram, program_index
 from npc.jobs.session import members
-from npc.observe.asked import Asked
 from npc.observe.counters import RECEIVED, SENT, passed, read_counters
 from npc.observe.flop_counters import NoCounters, counted_flop, moved_bytes
 from npc.observe.monitoring import read_calls, read_flows
-from npc.observe.observation import Counted, Observation, ObservedNode, read_observation, to_document
+from npc.observe.observation import CountedFlop, Observation, ObservedNode, read_observation, to_document
+from npc.observe.options import ObservationOptions
 from npc.observe.run import RANKS, keep_observation
 from npc.parsers.observed import rank_cpus
 from npc.records.record import Record, read_csv
@@ -259,12 +259,12 @@ def test_flop_of_all_nodes_are_added_and_one_node_without_counters_leaves_no_sum
     for host, flop in (("n1", {"flop": 1e9}), ("n2", {"flop": 2e9})):
         seen(tmp_path, host, 0, 2, (0, 0, 1), counted={"group": "FLOPS_DP", **flop})
         seen(tmp_path, host, 1, 2, (0, 0, 1))
-    assert read_observation(tmp_path, ["app"]).counted == Counted("FLOPS_DP", 3e9)
+    assert read_observation(tmp_path, ["app"]).counted == CountedFlop("FLOPS_DP", 3e9)
     seen(tmp_path, "n2", 0, 2, (0, 0, 1), counted={"group": "FLOPS_DP", "reason": "no right"})
     lacking = read_observation(tmp_path, ["app"]).counted
-    assert lacking == Counted("FLOPS_DP", None, "no counters of FLOPS_DP on n2: no right")
+    assert lacking == CountedFlop("FLOPS_DP", None, "no counters of FLOPS_DP on n2: no right")
     for counted, expected in (
-        (Counted("FLOPS_SP", 3e9), [("flop", 3e9, "ok"), ("flops", 1.5e9, "ok")]),
+        (CountedFlop("FLOPS_SP", 3e9), [("flop", 3e9, "ok"), ("flops", 1.5e9, "ok")]),
         (lacking, [("flop", None, f"unavailable: {lacking.reason}")]),
     ):
         observed = Observation(("app",), {}, 2, (ObservedNode("n1", 1, 2.0, ()),), None, (), counted)
@@ -335,7 +335,7 @@ def test_what_is_kept_notes_a_damaged_file_once(tmp_path: Path) -> None:
     ranks.mkdir()
     seen(ranks, "n1", 0, 2, (0, 0, 1))
     (ranks / "n1.1.json").write_text('{"host": "n1", "rank": 1, ')
-    kept = keep_observation(tmp_path / "0000", ["mpirun", "app"], 1, Asked(), {})
+    kept = keep_observation(tmp_path / "0000", ["mpirun", "app"], 1, ObservationOptions(), {})
     assert [note.partition(": ")[0] for note in kept.notes if "damaged" in note] == ["n1.1.json is damaged"]
     assert any("1 of 2 ranks left nothing (rank 1)" in note for note in kept.notes)
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from npc.observe.probes.bpftrace import Bpftrace
-from npc.observe.probes.catalogue import FUNCTION, NAMED, RANKS, USDT, Wanted, program, read_wanted
+from npc.observe.probes.catalogue import FUNCTION, NAMED, RANKS, USDT, RequestedProbe, program, read_wanted
 from npc.observe.probes.node_file import read_probes
 from npc.observe.probes.places import NoFunction, find
 from npc.observe.probes.rows import calls, rows_of
 from npc.observe.probes.settings import settings_of
 from npc.observe.probes.table import probes
-from npc.observe.rank_files import PortReading, Unprobed, WatchedRank
+from npc.observe.rank_files import NoRankProbes, PortReading, WatchedRank
 from npc.parsers.observed import parse
 from npc.records.node_probes import NodeProbe, ProbeRow, Probes
 
@@ -75,7 +75,7 @@ def test_what_bpftrace_prints_is_read(tracer: Bpftrace) -> None:
     assert tracer.said == []
     assert tracer.maps["@seconds"] == {(1, 0): 71000}
     assert tracer.maps["@durations"] == {(1, 0): {0: 1, 13: 4}, (2, 0): {}}
-    assert rows_of(Wanted("function:daxpy", FUNCTION, "daxpy"), tracer.maps) == (
+    assert rows_of(RequestedProbe("function:daxpy", FUNCTION, "daxpy"), tracer.maps) == (
         ProbeRow(0, "daxpy", 5, 5, 71e-6, None, {0: 1, 13: 4}),
         ProbeRow(1, "daxpy", 2, 0, 0.0, None, {}),
     )
@@ -99,17 +99,17 @@ def test_a_program_knows_the_ranks_and_prints_its_maps(kind: str) -> None:
 @pytest.mark.parametrize(
     ("what", "expected"),
     [
-        ("syscalls", Wanted("syscalls", "syscalls")),
-        ("function:daxpy_", Wanted("function:daxpy_", "function", "daxpy_")),
-        ("function:mesh::step@libmesh.so", Wanted(
+        ("syscalls", RequestedProbe("syscalls", "syscalls")),
+        ("function:daxpy_", RequestedProbe("function:daxpy_", "function", "daxpy_")),
+        ("function:mesh::step@libmesh.so", RequestedProbe(
             "function:mesh::step@libmesh.so", "function", "mesh::step", "libmesh.so"
         )),
-        ("usdt:python:gc__start@/usr/bin/python3", Wanted(
+        ("usdt:python:gc__start@/usr/bin/python3", RequestedProbe(
             "usdt:python:gc__start@/usr/bin/python3", "usdt", "python:gc__start", "/usr/bin/python3"
         )),
     ],
 )  # fmt: skip
-def test_a_probe_is_named(what: str, expected: Wanted) -> None:
+def test_a_probe_is_named(what: str, expected: RequestedProbe) -> None:
     assert read_wanted(what) == expected
 
 
@@ -186,7 +186,7 @@ def test_nodes_are_read_together_and_late_ranks_added(tmp_path: Path) -> None:
         (tmp_path / f"{name}.probes").write_text(json.dumps(content))
     moment = PortReading(0.0, {})
     gone = WatchedRank(
-        host="n2", rank=3, ranks=4, idle=moment, begin=moment, end=moment, probes=Unprobed("it had gone")
+        host="n2", rank=3, ranks=4, idle=moment, begin=moment, end=moment, probes=NoRankProbes("it had gone")
     )
     (tmp_path / "n3.0.probes").write_text('{"probes": [{"probe": 1}]}')
     found, notes = read_probes(tmp_path, [gone])

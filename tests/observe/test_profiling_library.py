@@ -20,7 +20,7 @@ from npc.observe.mpi.rank_file import read_profiles, read_rank_file
 from npc.observe.rank_files import PortReading, WatchedRank
 from tests.lab.mpis import MPIS, WHEELS, Mpi
 from tests.lab.npb_job import MPI_ENVIRONMENT
-from tests.lab.profiled import Ended, compiled, run
+from tests.lab.profiled import ProfiledEnd, compiled, run
 
 RANKS = range(4)
 
@@ -48,7 +48,7 @@ class Known(NamedTuple):
     mpi: Mpi
     level: str
     folder: Path
-    ended: Ended
+    ended: ProfiledEnd
 
     def moments(self, rank: int) -> dict[str, tuple[float, float]]:
         """What the program has noted by its own clock."""

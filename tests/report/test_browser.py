@@ -55,7 +55,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-class Watched:
+class WatchedPage:
     """A file opened in a page, of which it notes what it says on the console and what it asks for."""
 
     def __init__(self, page: Page, file: Path) -> None:
@@ -94,9 +94,9 @@ def page(window: Page) -> Page:
 
 
 @pytest.fixture
-def shown(page: Page, page_file: Path) -> Iterator[Watched]:
+def shown(page: Page, page_file: Path) -> Iterator[WatchedPage]:
     """The page, which at the end must have said nothing and asked for nothing but itself."""
-    watched = Watched(page, page_file)
+    watched = WatchedPage(page, page_file)
     yield watched
     assert watched.said == []
     assert [request.url.partition("#")[0] for request in watched.requests] == [page_file.as_uri()]
@@ -108,7 +108,7 @@ def box(locator: Locator) -> dict[str, float]:
     return dict(found)
 
 
-def test_every_chart_is_really_drawn(shown: Watched) -> None:
+def test_every_chart_is_really_drawn(shown: WatchedPage) -> None:
     charts = shown.find("svg.chart")
     assert charts.count() >= 10
     seen = {"line": 0, "mark": 0, "cell": 0, "band": 0}
@@ -135,7 +135,7 @@ def test_every_chart_is_really_drawn(shown: Watched) -> None:
     assert seen["line"] > 20 and seen["mark"] > 200 and seen["cell"] > 60
 
 
-def test_labels_of_axes_neither_overlap_nor_stick_out(shown: Watched) -> None:
+def test_labels_of_axes_neither_overlap_nor_stick_out(shown: WatchedPage) -> None:
     overlaps = shown.page.evaluate(
         """() => [...document.querySelectorAll("svg.chart")].flatMap(svg => {
              const outer = svg.getBoundingClientRect();
@@ -154,7 +154,7 @@ def test_labels_of_axes_neither_overlap_nor_stick_out(shown: Watched) -> None:
     assert shown.find("svg.chart .xlabels text").count() > 30
 
 
-def test_the_right_line_is_above_the_other(shown: Watched) -> None:
+def test_the_right_line_is_above_the_other(shown: WatchedPage) -> None:
     """Open MPI was measured 1.25 times as fast as MPICH: its marks are higher, by what the axis says."""
     chart = shown.find("#sizes svg.chart").first
     marks = chart.evaluate(
@@ -166,7 +166,7 @@ def test_the_right_line_is_above_the_other(shown: Watched) -> None:
     assert (at["osu_bw · mpich1 B"] - at["osu_bw · openmpi1 B"]) / decade == pytest.approx(0.0804, abs=0.01)
 
 
-def test_legends_switch_lines(shown: Watched) -> None:
+def test_legends_switch_lines(shown: WatchedPage) -> None:
     chart = shown.find("#sizes svg.chart").first
     button = shown.find("#sizes .legend button").first
     trace = chart.locator('.trace[data-trace="0"]')
@@ -181,7 +181,7 @@ def test_legends_switch_lines(shown: Watched) -> None:
     assert (after["x"], after["width"]) == pytest.approx((before["x"], before["width"]))
 
 
-def test_a_double_click_leaves_one_line_alone_and_another_shows_all(shown: Watched) -> None:
+def test_a_double_click_leaves_one_line_alone_and_another_shows_all(shown: WatchedPage) -> None:
     chart = shown.find("#sizes svg.chart").first
     button = shown.find("#sizes .legend button").first
     button.dblclick()
@@ -191,7 +191,7 @@ def test_a_double_click_leaves_one_line_alone_and_another_shows_all(shown: Watch
     assert box(chart.locator('.trace[data-trace="1"]'))["width"] > 100
 
 
-def test_filters_leave_the_rows_that_have_the_words(shown: Watched) -> None:
+def test_filters_leave_the_rows_that_have_the_words(shown: WatchedPage) -> None:
     rows = shown.find("#records tbody tr")
     everything_shown = rows.count()
     field = shown.find("#records input[type=search]")
@@ -207,7 +207,7 @@ def test_filters_leave_the_rows_that_have_the_words(shown: Watched) -> None:
     expect(left).to_have_count(everything_shown)
 
 
-def test_a_long_table_scrolls_in_its_place_below_its_headings(shown: Watched) -> None:
+def test_a_long_table_scrolls_in_its_place_below_its_headings(shown: WatchedPage) -> None:
     place = shown.find("#records .scroll").first
     page_height = shown.page.viewport_size["height"]  # type: ignore[index]
     assert place.evaluate("place => place.scrollHeight") > page_height > box(place)["height"]
@@ -215,7 +215,7 @@ def test_a_long_table_scrolls_in_its_place_below_its_headings(shown: Watched) ->
     assert box(place.locator("thead"))["y"] == pytest.approx(box(place)["y"], abs=1)
 
 
-def test_tables_are_sorted_by_keyboard(shown: Watched) -> None:
+def test_tables_are_sorted_by_keyboard(shown: WatchedPage) -> None:
     table = shown.find("#summary table").first
     head = table.locator("thead th").nth(1)
     values = """table => [...table.tBodies[0].rows].map(row => row.cells[1].dataset.sort)
@@ -241,7 +241,7 @@ _FOCUSED = "document.activeElement.dataset.tip.split('\\n')[0]"
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_flame_graph_is_walked_zoomed_and_searched_by_keyboard(shown: Watched, width: int) -> None:
+def test_a_flame_graph_is_walked_zoomed_and_searched_by_keyboard(shown: WatchedPage, width: int) -> None:
     page, keyboard = shown.page, shown.page.keyboard
     page.set_viewport_size({"width": width, "height": 844})
     flame, tools = shown.find("svg.flame"), shown.find(".flame-tools")
@@ -275,7 +275,9 @@ def test_a_flame_graph_is_walked_zoomed_and_searched_by_keyboard(shown: Watched,
     assert not shown.find(".bar.found").count()
 
 
-def test_a_map_of_pages_has_its_colours_and_says_what_is_pointed_at(shown: Watched, tmp_path: Path) -> None:
+def test_a_map_of_pages_has_its_colours_and_says_what_is_pointed_at(
+    shown: WatchedPage, tmp_path: Path
+) -> None:
     from PIL import Image
 
     page, picture = shown.page, shown.find("#memory svg.density").first
@@ -292,7 +294,7 @@ def test_a_map_of_pages_has_its_colours_and_says_what_is_pointed_at(shown: Watch
     assert not first.is_visible() and switch.get_attribute("aria-pressed") == "false"
 
 
-def test_a_mark_leads_to_its_record_and_says_what_it_is(shown: Watched) -> None:
+def test_a_mark_leads_to_its_record_and_says_what_it_is(shown: WatchedPage) -> None:
     mark = shown.find("#sizes svg.chart .mark[data-record]").nth(5)
     mark.scroll_into_view_if_needed()
     record = mark.get_attribute("data-record")
@@ -313,7 +315,7 @@ def test_a_mark_leads_to_its_record_and_says_what_it_is(shown: Watched) -> None:
     assert shown.page.evaluate("document.activeElement.id") == record
 
 
-def test_a_link_opens_what_its_target_is_folded_in(shown: Watched) -> None:
+def test_a_link_opens_what_its_target_is_folded_in(shown: WatchedPage) -> None:
     table = shown.find("#sizes figure details").first
     assert not table.locator("table").is_visible()
     table.locator("summary").focus()
@@ -326,7 +328,7 @@ def test_a_link_opens_what_its_target_is_folded_in(shown: Watched) -> None:
     shown.find(f"#{record}.target").wait_for(state="visible")
 
 
-def test_the_first_tab_skips_to_the_content_and_everything_can_be_reached(shown: Watched) -> None:
+def test_the_first_tab_skips_to_the_content_and_everything_can_be_reached(shown: WatchedPage) -> None:
     shown.page.keyboard.press("Tab")
     skip = shown.find(".skip")
     assert box(skip)["x"] >= 0
@@ -340,7 +342,7 @@ def test_the_first_tab_skips_to_the_content_and_everything_can_be_reached(shown:
 def test_dark_by_the_system_and_by_the_switch(browser: Browser, page_file: Path) -> None:
     context = browser.new_context(color_scheme="dark")
     try:
-        dark = Watched(context.new_page(), page_file)
+        dark = WatchedPage(context.new_page(), page_file)
         assert dark.css("body", "backgroundColor") == "rgb(20, 23, 26)"
         line = dark.css("svg.chart .trace.blue .line", "stroke")
         theme = dark.find("#theme")
@@ -384,7 +386,7 @@ def small_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_axe_finds_nothing_that_keeps_anybody_out(page: Page, small_file: Path) -> None:
     """All rules on the light page, those of colours on the dark one."""
-    watched = Watched(page, small_file)
+    watched = WatchedPage(page, small_file)
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
     contrast = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
     for dark, rules, least in ((False, {}, 21), (True, contrast, 1)):
@@ -408,7 +410,7 @@ def test_at_two_widths_nothing_sticks_out_and_the_picture_is_not_blank(
     from PIL import Image
 
     page.set_viewport_size({"width": width, "height": 900})
-    watched = Watched(page, page_file)
+    watched = WatchedPage(page, page_file)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     of_roofline = watched.find("#roofline figure").first
     picture = box(of_roofline.locator(".picture"))
@@ -438,7 +440,7 @@ def roofline_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("width", [2560, 360])
 def test_the_roofline_is_a_page_of_the_same_kind(page: Page, roofline_file: Path, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})
-    watched = Watched(page, roofline_file)
+    watched = WatchedPage(page, roofline_file)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     plots = watched.find(".picture")
     for number in range(2):  # that of MPI operations, too
@@ -455,7 +457,7 @@ def test_the_roofline_is_a_page_of_the_same_kind(page: Page, roofline_file: Path
     assert len(watched.requests) == 1
 
 
-def test_on_paper_there_are_pictures_and_no_switches(shown: Watched) -> None:
+def test_on_paper_there_are_pictures_and_no_switches(shown: WatchedPage) -> None:
     shown.page.emulate_media(media="print", color_scheme="dark")
     for selector in ("nav", "#theme", "#records", ".filter", '.listing a:text-is("details")'):
         assert not shown.find(selector).first.is_visible(), selector
@@ -496,7 +498,7 @@ def test_hostile_names_do_nothing_in_a_browser(page: Page, tmp_path: Path) -> No
     ]
     run = make_run(tmp_path / "run", found)
     assert CliRunner().invoke(report, [str(run)]).exit_code == 0
-    watched = Watched(page, run / "report.html")
+    watched = WatchedPage(page, run / "report.html")
     assert watched.find("svg.chart .mark").count() > 50
     assert watched.find("img").count() == 0
     watched.find("#records input[type=search]").fill("<img onerror")

@@ -10,7 +10,7 @@ import pytest
 from npc.page.blocks import Block, Figure, Table
 from npc.records.record import Record, save_csv
 from npc.report.runs import Report, read_runs
-from npc.report.sections import Absent
+from npc.report.sections import NothingToShow
 from npc.report.sections.node_memory import build
 from tests.made.measured import records
 
@@ -101,5 +101,5 @@ def test_ways_of_access_stand_beside_better_ones(tmp_path: Path) -> None:
 
 def test_without_the_benchmark_or_by_its_former_name_there_is_nothing(tmp_path: Path) -> None:
     former = records("chase", "load", 1e-9, metric="latency", size=16384, params={"level": "L1"})
-    with pytest.raises(Absent, match="tag memory"):
+    with pytest.raises(NothingToShow, match="tag memory"):
         blocks(tmp_path, former)

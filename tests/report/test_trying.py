@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from npc.machine.programs import Remembered, read_programs, remember
+from npc.machine.programs import BestSetting, read_programs, remember
 from npc.records.launch import Launch, LaunchLog, command_of, read_launches
 from npc.records.record import replace, save_csv
 from npc.records.run import read_run
 from npc.records.series import Series
 from npc.report.advice import advise, gather
-from npc.report.advice.rule import Trial
+from npc.report.advice.rule import TrialChange
 from npc.report.advice.trying import (
     NO_DIFFERENCE,
     NOT_CHANGED,
@@ -39,7 +39,9 @@ from tests.lab.npb_job import MPI_ENVIRONMENT, mpirun
 from tests.made.measured import records
 from tests.paths import ROOT
 
-LIMIT = Trial(set={"OMPI_MCA_btl_tcp_eager_limit": "5120", "UCX_RNDV_THRESH": "5120"}, sizes=(1024, 4096))
+LIMIT = TrialChange(
+    set={"OMPI_MCA_btl_tcp_eager_limit": "5120", "UCX_RNDV_THRESH": "5120"}, sizes=(1024, 4096)
+)
 
 
 def measured(folder: Path, argv: Sequence[str], **launch: object) -> Path:
@@ -76,12 +78,12 @@ def test_what_the_platform_remembers_is_not_proposed_again(
     (folder / "platform.toml").touch()
     monkeypatch.chdir(tmp_path)
     assert [rule.name for rule, _ in advise(gather([run])).hints] == ["eager_limit"]
-    known = Remembered(
+    known = BestSetting(
         program="osu osu_latency", nodes=1, setting="OMPI_MCA_btl_tcp_eager_limit=5120", times=2.5, low=2.1,
         high=2.7, against="without it", time="2026-11-23T10:00", by="npc advise --try", rule="eager_limit",
     )  # fmt: skip
-    another = Remembered(program="osu osu_latency", setting="no fork")
-    for each in (known, another, Remembered(program="himeno", setting="binding core")):
+    another = BestSetting(program="osu osu_latency", setting="no fork")
+    for each in (known, another, BestSetting(program="himeno", setting="binding core")):
         remember(folder, each)
     advice = advise(gather([run]))
     assert not advice.hints
@@ -136,7 +138,7 @@ def test_the_change_is_a_part_of_the_command_line(command: str, expected: str) -
 
 def test_words_are_replaced_and_variables_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_CPU_BIND", "none")
-    trial = Trial(clear=("SLURM_CPU_BIND", "UCX_TLS"), replace=(("--bind-to none", "--bind-to core"),))
+    trial = TrialChange(clear=("SLURM_CPU_BIND", "UCX_TLS"), replace=(("--bind-to none", "--bind-to core"),))
     found = with_change(["mpirun", "--bind-to", "none", "-n", "2", "./a"], trial, {"UCX_TLS": "tcp"}, "")
     assert shlex.join(found) == "env -u SLURM_CPU_BIND mpirun --bind-to core -n 2 ./a"
 
@@ -168,13 +170,13 @@ def test_what_the_job_had_set_and_where_its_files_lay_are_a_part_of_both_command
     assert list(experiment.changed) == [
         "env", "OMPI_MCA_pml=ob1", *limits, f"{of_ucx}=5120", "mpirun", "-x", of_ucx, *program
     ]  # fmt: skip
-    own = design(found, *choose(advise(found), "eager_limit"), Trial(set={"OMPI_MCA_pml": "ucx"}), 4)
+    own = design(found, *choose(advise(found), "eager_limit"), TrialChange(set={"OMPI_MCA_pml": "ucx"}), 4)
     assert list(own.changed)[:2] == ["env", "OMPI_MCA_pml=ucx"] and own.change == "OMPI_MCA_pml=ucx"
-    words = design(found, *choose(advise(found), "1"), Trial(replace=(("mpirun", "mpirun -n 2"),)), 4)
+    words = design(found, *choose(advise(found), "1"), TrialChange(replace=(("mpirun", "mpirun -n 2"),)), 4)
     assert list(words.changed)[:4] == ["env", "OMPI_MCA_pml=ob1", "mpirun", "-n"]
     assert words.change == "mpirun -n 2 instead of mpirun" and words.trial.sizes == own.trial.sizes
     with pytest.raises(CannotTry, match="its change has no effect"):
-        design(found, *choose(advise(found), "eager_limit"), Trial(set={"OMPI_MCA_pml": "ob1"}), 4)
+        design(found, *choose(advise(found), "eager_limit"), TrialChange(set={"OMPI_MCA_pml": "ob1"}), 4)
 
 
 def test_each_hint_says_what_is_tried_or_why_nothing_is() -> None:

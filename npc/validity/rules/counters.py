@@ -8,7 +8,7 @@ from typing import Final
 from npc import catalogue
 from npc.records.record import Record
 from npc.records.series import INTERFACE, MOVED
-from npc.validity.moved import CounterRise, told
+from npc.validity.moved import CounterIncrease, told
 from npc.validity.rule import Circumstances, rule
 
 #: Counters of a record's mark, at most; launches.jsonl has all.
@@ -18,7 +18,7 @@ _WITHIN_NODES: Final = frozenset(("memory", "compute", "noise", "gpu"))
 _OF_NODE: Final = ("cpu ", "mc")
 
 
-def beside(record: Record, circumstances: Circumstances) -> list[CounterRise]:
+def beside(record: Record, circumstances: Circumstances) -> list[CounterIncrease]:
     """What rose while a record was measured and has to do with it: the node's own in any case; the network's
     unless it is of memory or compute, of interfaces only the one that it names, if that is a card."""
     launch = circumstances.launches.get(record.raw)
@@ -38,7 +38,7 @@ def _cards(record: Record, circumstances: Circumstances) -> set[str]:
     return {str(each.get("name")) for each in cards if each.get("state") != "down"}
 
 
-def _breaks(moved: CounterRise, record: Record, circumstances: Circumstances) -> bool:
+def _breaks(moved: CounterIncrease, record: Record, circumstances: Circumstances) -> bool:
     """Whether what was gone is sure to have been needed: of several cards only the record's own is."""
     owner = moved.name.partition(" ")[0]
     if moved.means != "down" or "/" in owner or moved.name.startswith(_OF_NODE):

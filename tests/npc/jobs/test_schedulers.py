@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npc.jobs import flux, grid_engine, pbs, slurm
-from npc.jobs.scheduler import Job, JobId, Scheduler, Silent
-from npc.jobs.workpackages import Do, Workpackage
+from npc.jobs.scheduler import Job, JobId, Scheduler, SchedulerUnavailable
+from npc.jobs.workpackages import DoCommand, Workpackage
 from tests.captured import text_of
 
 QSTAT = grid_engine.parse_qstat(text_of("grid-engine", "qstat.xml"), datetime(2026, 11, 24, 14, 33, 45))
@@ -138,7 +138,7 @@ def test_a_job_is_known_by_what_its_submission_printed(
     (tmp_path / "work/stdout").write_text(printed)
     (tmp_path / "wp_done_00").touch()
     submit = command.split()[0]
-    workpackage = Workpackage(tmp_path, 0, "osu", {"submit": submit}, (Do(command, "ready", "error"),))
+    workpackage = Workpackage(tmp_path, 0, "osu", {"submit": submit}, (DoCommand(command, "ready", "error"),))
     job = workpackage.batch_job()
     assert (job and (job.scheduler, job.number)) == (scheduler and (scheduler, number))
     assert workpackage.submitted_elsewhere() == ("" if job else "bsub")
@@ -156,7 +156,7 @@ def test_no_text_breaks_the_readers(text: str) -> None:
     for read in readers:
         try:
             read(text)
-        except Silent as words:
+        except SchedulerUnavailable as words:
             assert "was not understood" in str(words)
     grid_engine.parse_qacct(text)
 
@@ -175,8 +175,8 @@ def test_numbers_without_end_are_no_numbers_of_a_scheduler(digits: str) -> None:
     assert (told.exit_code, told.signal, told.elapsed_s, told.limit_s) == (None, 0, 0, None)
     assert slurm.submitted(f"Submitted batch job {digits}{digits}", "sbatch") is None
     for answer in (f'{{"Jobs": {{"1.x": {{"Exit_status": {digits}}}}}}}', '{"Jobs": {"1.x": []}}'):
-        with pytest.raises(Silent, match="was not understood"):
+        with pytest.raises(SchedulerUnavailable, match="was not understood"):
             pbs.parse_json(answer)
     for answer in (f'{{"jobid": "f", "state": "INACTIVE", "waitstatus": {digits}}}', '{"jobs": [null]}'):
-        with pytest.raises(Silent, match="was not understood"):
+        with pytest.raises(SchedulerUnavailable, match="was not understood"):
             flux.parse_jobs(answer)

@@ -179,7 +179,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """Two jobs that measure with npb, one launch after another: one was cancelled, one hit its limit."""
 
     run: Path
@@ -188,7 +188,7 @@ class Measured:
 
 
 @pytest.fixture(scope="module")
-def measuring(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def measuring(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> MeasuredRun:
     """The qperf benchmark on two nodes, with more launches than a minute holds."""
     outpath = tmp_path_factory.mktemp("measuring")
     settings = {"NPC_SAMPLES": "2000", "NPC_TIMELIMIT": "1", "NPC_DEPENDENCY": "none"}
@@ -199,11 +199,11 @@ def measuring(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Mea
     run = outpath / "000000"
     first, second = (each.batch_job() for each in read_workpackages(run))
     assert first and second
-    return Measured(run, str(first.number), str(second.number))
+    return MeasuredRun(run, str(first.number), str(second.number))
 
 
 @pytest.fixture(scope="module")
-def ended(cluster: Cluster, measuring: Measured, tmp_path_factory: pytest.TempPathFactory) -> Waited:
+def ended(cluster: Cluster, measuring: MeasuredRun, tmp_path_factory: pytest.TempPathFactory) -> Waited:
     """All endings at once, because Slurm takes half a minute to look for time limits.
 
     The controller is away; then jobs are cancelled, one is requeued, and a node loses its power.
@@ -355,7 +355,7 @@ def test_waiting_again_for_what_has_ended_changes_nothing(ended: Waited, cluster
 @pytest.mark.slow
 @pytest.mark.slurm
 def test_what_npb_measured_before_its_job_was_ended_is_collected(
-    ended: Waited, cluster: Cluster, measuring: Measured
+    ended: Waited, cluster: Cluster, measuring: MeasuredRun
 ) -> None:
     waiting = cluster.run("head", [NPC, "records", "wait", measuring.run], timeout=120)
     assert waiting.returncode == 1, "no job was done"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from npc.machine import counters
-from npc.machine.counters import Rise, by_host, meaning, rise
+from npc.machine.counters import CounterIncreases, by_host, meaning, rise
 from tests.made.sysfs_tree import tree
 
 #: A port of a ConnectX-7 as its owner published it: pull request 943 of leptonai/gpud, 2025.
@@ -96,7 +96,7 @@ def test_interfaces_and_protocols_of_a_node(tmp_path: Path) -> None:
 
 
 def test_datagrams_that_a_full_buffer_loses_are_counted_by_this_machines_kernel() -> None:
-    look = Rise()
+    look = CounterIncreases()
     with socket.socket(type=socket.SOCK_DGRAM) as receiver, socket.socket(type=socket.SOCK_DGRAM) as sender:
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         receiver.bind(("127.0.0.1", 0))

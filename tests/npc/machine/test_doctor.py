@@ -23,15 +23,15 @@ from npc.machine import fetch, tools
 from npc.machine.command import TOO_LONG, run
 from npc.machine.diagnosis import missing_for_main_job, remedies
 from npc.machine.environment import collect_environment
-from npc.machine.load import Busy
+from npc.machine.load import BusyProcess
 from npc.machine.mpi_variables import CLASSES
 from npc.machine.preflight import MpiTrial, preflight, start_two_ranks
 from npc.machine.tools import (
     FETCH,
     TOOLS,
     Found,
-    Need,
-    Site,
+    SoftwareSource,
+    ToolNeed,
     find_all,
     look_up,
     named,
@@ -40,7 +40,7 @@ from npc.machine.tools import (
 
 BIN = Path(sys.executable).parent
 QUIET = MpiTrial(busy=(), ranks="2")
-NOWHERE = Site(root=False, apt=None, modules=False, spack=False, easybuild=False)
+NOWHERE = SoftwareSource(root=False, apt=None, modules=False, spack=False, easybuild=False)
 
 
 def doctor(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -104,7 +104,7 @@ def test_without_any_tool_it_says_what_is_missing_and_exits_1(tmp_path: Path) ->
     assert shown.returncode == 1
     assert "JUBE is missing (jube)" in shown.stdout
     for tool in TOOLS:
-        needed = tool.need is not Need.OPTIONAL and look_up(tool).path != tools.OSU_PORTS
+        needed = tool.need is not ToolNeed.OPTIONAL and look_up(tool).path != tools.OSU_PORTS
         # a wheel's mpirun stands beside the interpreter, on PATH or not
         if needed and not (BIN / tool.command).exists():
             assert re.search(rf"^  (.*, )?{re.escape(tool.name)}(,.*)?: ", shown.stdout, re.MULTILINE), (
@@ -255,7 +255,7 @@ def test_every_needed_tool_can_be_got_somewhere() -> None:
     assert len({tool.command for tool in TOOLS}) == len(TOOLS)
     for tool in TOOLS:
         assert ways_to_get(tool, NOWHERE), tool.name
-        if tool.need is not Need.OPTIONAL:
+        if tool.need is not ToolNeed.OPTIONAL:
             assert tool.debian or tool.command == "osu_latency"
     with pytest.raises(LookupError, match="qperf"):
         named("netperf")
@@ -264,17 +264,17 @@ def test_every_needed_tool_can_be_got_somewhere() -> None:
 @pytest.mark.parametrize(
     ("site", "ways"),
     [
-        (Site(True, frozenset({"likwid"}), False, False, False), ["apt-get install likwid"]),
-        (Site(False, frozenset({"likwid"}), False, False, False), ["sudo apt-get install likwid"]),
+        (SoftwareSource(True, frozenset({"likwid"}), False, False, False), ["apt-get install likwid"]),
+        (SoftwareSource(False, frozenset({"likwid"}), False, False, False), ["sudo apt-get install likwid"]),
         (
-            Site(False, None, True, True, True),
+            SoftwareSource(False, None, True, True, True),
             ["module load likwid", "spack install likwid && spack load likwid", "eb --search likwid"],
         ),
         # a release that does not have the package
-        (Site(True, frozenset(), True, False, False), ["module load likwid"]),
+        (SoftwareSource(True, frozenset(), True, False, False), ["module load likwid"]),
     ],
 )
-def test_the_ways_are_those_of_this_site(site: Site, ways: list[str]) -> None:
+def test_the_ways_are_those_of_this_site(site: SoftwareSource, ways: list[str]) -> None:
     assert ways_to_get(named("likwid-bench"), site) == ways
 
 
@@ -284,13 +284,13 @@ def test_libraries_that_no_command_stands_for_are_named(
     monkeypatch.setattr("npc.machine.tools.OTHER_DEBIAN_PACKAGES", {
         "libopenblas0-pthread": str(tmp_path), "libblis4-pthread": "/nowhere", "libfftw3-double3": "/nowhere",
     })  # fmt: skip
-    (line,) = remedies([], Site(True, frozenset(), False, False, False))
+    (line,) = remedies([], SoftwareSource(True, frozenset(), False, False, False))
     assert line == ("libraries of blas, fft, hpcc", "apt-get install libblis4-pthread libfftw3-double3")
-    assert not remedies([], Site(False, None, False, False, False, "dnf"))
+    assert not remedies([], SoftwareSource(False, None, False, False, False, "dnf"))
 
 
 def test_what_apt_has_is_one_command() -> None:
-    apt = Site(False, frozenset({"jube", "qperf", "sockperf"}), False, False, False)
+    apt = SoftwareSource(False, frozenset({"jube", "qperf", "sockperf"}), False, False, False)
     missing = [Found(named(command), None, None) for command in ("jube", "qperf", "nuttcp")]
     packaged = ("JUBE, qperf", "sudo apt-get install jube qperf")
     # without sudo, JUBE from its release
@@ -317,7 +317,7 @@ def test_systems_with_rpm_have_their_own_names(
     if command:
         program(tmp_path, command, "")
     missing = [named(each) for each in ("jube", "mpirun", "iperf3", "likwid-bench")]
-    site = Site.here(missing)
+    site = SoftwareSource.here(missing)
     told = dict(remedies([Found(tool, None, None) for tool in missing], site))
     prefix = "" if os.geteuid() == 0 else "sudo "
     assert told.get("MPI, iperf3" if command == "dnf" else "MPI, iperf3, LIKWID", "") == (
@@ -516,7 +516,7 @@ def test_root_is_told_of_open_mpi_s_refusal(sound: dict[str, Any]) -> None:
 
 
 def test_a_busy_machine_is_named_with_its_processes(sound: dict[str, Any]) -> None:
-    busy = (Busy(4711, "xhpl", 1.95), Busy(12, "kworker", 0.15))
+    busy = (BusyProcess(4711, "xhpl", 1.95), BusyProcess(12, "kworker", 0.15))
     (finding,) = preflight(sound, MpiTrial(busy, "2"))
     assert (finding.name, finding.level) == ("loaded", "warning")
     assert finding.seen.startswith("2.1 of 8 CPUs are busy now: xhpl (4711) 195%, kworker (12) 15%")
@@ -564,7 +564,7 @@ def test_errors_come_first(sound: dict[str, Any]) -> None:
     environment = copy.deepcopy(sound)
     environment["virtualisation"]["hypervisor"] = "kvm"
     environment["tools"]["jube"]["version"] = "2.1"
-    levels = [finding.level for finding in preflight(environment, MpiTrial((Busy(1, "x", 1.0),), "2"))]
+    levels = [finding.level for finding in preflight(environment, MpiTrial((BusyProcess(1, "x", 1.0),), "2"))]
     assert levels == ["error", "warning", "note"]
 
 

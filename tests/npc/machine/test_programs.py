@@ -14,7 +14,7 @@ from npc.files import InvalidFile
 from npc.machine.platform import PLATFORM_FILE
 from npc.machine.programs import (
     PROGRAMS_FILE,
-    Remembered,
+    BestSetting,
     keep,
     read_programs,
     remember,
@@ -23,7 +23,7 @@ from npc.machine.programs import (
 from tests.lab.in_process import npc
 from tests.paths import ROOT
 
-FOUND = Remembered(
+FOUND = BestSetting(
     program="himeno", setting="2 ranks, binding core", nodes=1, ranks=2, times=1.08, low=1.05, high=1.11,
     against="2 ranks", time="2026-11-23T11:20:00+01:00", hosts=("n1",), by="npc program study",
         run="/home/me/study",
@@ -52,12 +52,12 @@ def test_a_finding_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_newer_finding_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
-    other = Remembered(
+    other = BestSetting(
         program="himeno", setting="eager", ranks=2, variables={"A": "1"}, by="npc advise --try"
     )
-    for each in (FOUND, other, Remembered(program="hpcg", setting="8 threads", by="npc program study")):
+    for each in (FOUND, other, BestSetting(program="hpcg", setting="8 threads", by="npc program study")):
         remember(tmp_path, each)
-    newer = Remembered(program="himeno", setting="binding none", nodes=1, ranks=2, by="npc program study")
+    newer = BestSetting(program="himeno", setting="binding none", nodes=1, ranks=2, by="npc program study")
     remember(tmp_path, newer)
     kept = read_programs(tmp_path)
     assert [each.setting for each in kept] == ["eager", "8 threads", "binding none"]
@@ -140,7 +140,7 @@ def test_any_text_comes_back_or_is_refused(
     tmp_path_factory: pytest.TempPathFactory, program: str, setting: str, variables: dict[str, str]
 ) -> None:
     folder = tmp_path_factory.mktemp("platform")
-    found = Remembered(
+    found = BestSetting(
         program=program or "p", setting=setting or "s", variables=variables, by="npc program study"
     )
     try:

@@ -19,7 +19,7 @@ from npc.records.verdicts import (
     JudgedSeries,
     NightDocument,
     NightSuspect,
-    Unmeasured,
+    UnmeasuredNode,
     Verdict,
     last_night,
     read_night,
@@ -31,7 +31,7 @@ from tests import schemas
 from tests.made.history import KEY
 from tests.made.run_folder import make_history
 
-COVERAGE = Coverage(within=14, nodes=2, unmeasured=(Unmeasured(node="n2", last="", why="drained"),))
+COVERAGE = Coverage(within=14, nodes=2, unmeasured=(UnmeasuredNode(node="n2", last="", why="drained"),))
 
 
 def a_night(coverage: Coverage | None = COVERAGE) -> NightDocument:

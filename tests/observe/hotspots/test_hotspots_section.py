@@ -14,7 +14,7 @@ from npc.page.blocks import Listing, Table
 from npc.page.frame import TEMPLATES
 from npc.records.hotspots import Frame, Hotspot, Hotspots, LoopBound
 from npc.report.runs import Report, read_runs
-from npc.report.sections import Absent
+from npc.report.sections import NothingToShow
 from tests.made.inside import observed_runs
 from tests.made.on_node import MAIN, STACKS, hotspots, put
 from tests.made.profiles import Job
@@ -128,7 +128,7 @@ def test_what_takes_all_the_time_has_no_bound() -> None:
 def test_without_stacks_the_reason_stands_there(tmp_path: Path) -> None:
     report = made(tmp_path / "app", found=hotspots(STACKS, status="no perf: install it", hotspots=()))
     assert "No stacks: no perf: install it" in str(list(section.build(report)))
-    with pytest.raises(Absent, match="npc observe --hotspots"):
+    with pytest.raises(NothingToShow, match="npc observe --hotspots"):
         list(section.build(made(tmp_path / "other", found=None)))
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from npc.observe.asked import Asked
 from npc.observe.memory.build import memory_library
 from npc.observe.memory.table import COUNTING, RankTable
+from npc.observe.options import ObservationOptions
 from npc.records.memory_use import MEMORY, Structure
 from tests.lab.counted import PROGRAMS, build, count
 from tests.paths import ROOT
@@ -172,7 +172,9 @@ def test_valgrind_counts_what_was_not_built_to(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_ranks_of_an_mpi_program(tmp_path: Path) -> None:
     program = build("cc", "memory_counts.c", tmp_path, "--with", "mpicc", "-DWITH_MPI")
-    asked = Asked(companions={MEMORY: {"mode": "count", "library": str(memory_library("count"))}}).to_text()
+    asked = ObservationOptions(
+        companions={MEMORY: {"mode": "count", "library": str(memory_library("count"))}}
+    ).to_text()
     around = [sys.executable, "-ES", str(ROOT / "npc/observe/rank.py"), str(tmp_path), asked]
     said = subprocess.run(
         ["mpirun", "-n", "2", *around, str(program), "2", "10", "5", "4", "exit"],

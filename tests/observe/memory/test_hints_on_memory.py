@@ -9,7 +9,7 @@ from npc.observe.memory.hints import hints_of
 from npc.observe.memory.merge import merge
 from npc.observe.memory.reduce import RankFile, rank_memory
 from npc.records.memory_use import MemoryHint, RankMemory
-from tests.made.memory_tables import PAGE_BYTES, Made
+from tests.made.memory_tables import PAGE_BYTES, MadeTables
 
 MS = 1_000_000
 HEAP = 0x7F0000000000
@@ -20,14 +20,14 @@ def _rules(memory: RankMemory) -> dict[str, MemoryHint]:
     return {each.rule: each for each in hints_of([memory]) if each.rule != "heaviest structure"}
 
 
-def _array(made: Made, step: int = 8) -> range:
+def _array(made: MadeTables, step: int = 8) -> range:
     made.objects.append((HEAP, PAGES * PAGE_BYTES, 0, 0, (0x1000,)))
     return range(HEAP, HEAP + PAGES * PAGE_BYTES, step)
 
 
-def _computed_by(threads: int, first: str, step: int = 8) -> Made:
+def _computed_by(threads: int, first: str, step: int = 8) -> MadeTables:
     """An array that threads compute on, each on its part; set up by thread 0 or by its users."""
-    made = Made(cpus={thread: thread for thread in range(threads)})
+    made = MadeTables(cpus={thread: thread for thread in range(threads)})
     words = _array(made, step)
     part = len(words) // threads
     for thread in range(threads):
@@ -79,7 +79,7 @@ def test_one_word_of_each_line_wastes_memory_traffic():
 
 
 def test_a_table_that_all_threads_read_may_be_copied():
-    made = Made()
+    made = MadeTables()
     words = _array(made)
     made.write(0, 1 * MS, words)
     for thread in range(4):
@@ -89,7 +89,7 @@ def test_a_table_that_all_threads_read_may_be_copied():
 
 
 def test_pages_that_threads_write_in_turns_are_write_shared():
-    made = Made()
+    made = MadeTables()
     words = _array(made)
     for thread in range(4):
         for time in (30, 35, 40):

@@ -31,7 +31,7 @@ from npc.page.blocks import Block, Figure, Listing, Table
 from npc.records.memory_use import Density, MemoryUse, SharingInterval, Structure
 from npc.report.command import report
 from npc.report.runs import Report, read_runs
-from npc.report.sections import Absent
+from npc.report.sections import NothingToShow
 from tests.made.inside import observed_runs
 from tests.made.memory_use import HINTS, memory_use, rank_memory
 from tests.made.on_node import put
@@ -268,7 +268,7 @@ def test_without_memory_the_reason_stands_there(tmp_path: Path) -> None:
     nothing = MemoryUse(status="unavailable: the program is not built by npc program cc")
     assert "unavailable: the program is not built by npc program cc" in str(built(tmp_path / "one", nothing))
     assert "no rank left anything" in str(built(tmp_path / "two", MemoryUse(status="ok")))
-    with pytest.raises(Absent, match="npc observe --memory"):
+    with pytest.raises(NothingToShow, match="npc observe --memory"):
         list(memory.build(made(tmp_path / "three", None)))
 
 

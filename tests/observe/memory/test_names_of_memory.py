@@ -9,7 +9,7 @@ import pytest
 from npc.observe.elf import SourceLine
 from npc.observe.memory.names import names_at
 from npc.observe.memory.reduce import rank_memory
-from tests.made.memory_tables import PAGE_BYTES, Made
+from tests.made.memory_tables import PAGE_BYTES, MadeTables
 
 HEAP = 0x7F0000000000
 MS = 1_000_000
@@ -71,7 +71,7 @@ def test_a_function_that_returns_what_it_got_is_a_wrapper(tmp_path: Path) -> Non
 
 def test_arrays_that_meet_in_a_page_are_told_apart_by_their_lines():
     border = HEAP + PAGE_BYTES + 1024
-    made = Made(objects=[(HEAP, border - HEAP, 0, 0, (1,)), (border, 3 * PAGE_BYTES, 0, 0, (2,))])
+    made = MadeTables(objects=[(HEAP, border - HEAP, 0, 0, (1,)), (border, 3 * PAGE_BYTES, 0, 0, (2,))])
     made.write(0, 1 * MS, range(HEAP, border, 8), times=2)
     made.read(0, 2 * MS, range(border, border + 3 * PAGE_BYTES, 8))
     found = {each.name: each for each in rank_memory(made.table(), 0, "here", nodes={0: 0}).structures}
@@ -81,7 +81,7 @@ def test_arrays_that_meet_in_a_page_are_told_apart_by_their_lines():
 
 
 def test_small_blocks_are_known_where_a_line_has_one_in_use():
-    made = Made(objects=[(HEAP + 64 * number, 32, 0, 0, (number % 2 + 1,)) for number in range(8)])
+    made = MadeTables(objects=[(HEAP + 64 * number, 32, 0, 0, (number % 2 + 1,)) for number in range(8)])
     made.objects.append((HEAP + 32, 32, 0, 0, (3,)))
     made.write(0, 1 * MS, [HEAP, HEAP + 32], times=5)  # two blocks in one line
     for number in range(1, 8):
@@ -93,7 +93,7 @@ def test_small_blocks_are_known_where_a_line_has_one_in_use():
 
 
 def test_what_nobody_allocated_is_of_its_region_and_the_heap_goes_before_what_was_mapped():
-    made = Made(objects=[(HEAP, PAGE_BYTES, 0, 0, (1,))])
+    made = MadeTables(objects=[(HEAP, PAGE_BYTES, 0, 0, (1,))])
     made.maps = (
         f"{HEAP - PAGE_BYTES:x}-{HEAP + 2 * PAGE_BYTES:x} rw-p 00000000 00:00 0 \n"
         f"{HEAP + 16 * PAGE_BYTES:x}-{HEAP + 17 * PAGE_BYTES:x} rw-p 00000000 00:00 0                [heap]\n"
@@ -129,7 +129,9 @@ def test_allocations_of_a_program_without_lines_are_told_apart_though_the_c_libr
     monkeypatch.setattr("npc.observe.memory.names.elf_file", LinesOf)
     app, libc, openmp = 0x400000, 0x7E0000000000, 0x7E1000000000
     paths = {app: "/home/me/app", libc: "/usr/lib/libc.so.6", openmp: "/usr/lib/libgomp.so.1"}
-    made = Made(maps="".join(f"{at:x}-{at + 0x1000:x} r-xp 00000000 00:00 1 {paths[at]}\n" for at in paths))
+    made = MadeTables(
+        maps="".join(f"{at:x}-{at + 0x1000:x} r-xp 00000000 00:00 1 {paths[at]}\n" for at in paths)
+    )
     for number, inside in enumerate(((), (), (openmp + 1,))):
         callers = (*inside, app + 16 + number, libc + 16)
         made.objects.append((HEAP + 4 * number * PAGE_BYTES, PAGE_BYTES, 0, 0, callers))

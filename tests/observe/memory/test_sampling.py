@@ -23,14 +23,14 @@ PAGE: Final = 4096
 PAGES: Final = 24
 
 
-class Sampled(NamedTuple):
+class SampledProgram(NamedTuple):
     code: int
     out: str
     err: str
     table: RankTable
 
 
-def sample(*command: str | Path, folder: Path, interval: float = 0.01, budget: float = 0.1) -> Sampled:
+def sample(*command: str | Path, folder: Path, interval: float = 0.01, budget: float = 0.1) -> SampledProgram:
     """Run a command as `npc.observe.rank` does, and read the table."""
     settings = {
         "mode": "sample", "library": str(memory_library("sample")), "interval": interval, "budget": budget,
@@ -43,7 +43,7 @@ def sample(*command: str | Path, folder: Path, interval: float = 0.01, budget: f
         out, err = process.communicate(timeout=60)
     table = read_table(Path(f"/proc/self/fd/{companion.files[0]}"))
     os.close(companion.files[0])
-    return Sampled(process.returncode, out, err, table)
+    return SampledProgram(process.returncode, out, err, table)
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from npc.observe.memory.accesses import fold
 from npc.observe.memory.reduce import rank_memory
 from npc.records.memory_use import RankMemory
-from tests.made.memory_tables import PAGE_BYTES, Made
+from tests.made.memory_tables import PAGE_BYTES, MadeTables
 
 MS = 1_000_000
 HEAP = 0x7F0000000000
 CODE = (0x1000, 0x2000)
 
 
-def _pages(made: Made) -> Counter[str]:
+def _pages(made: MadeTables) -> Counter[str]:
     """The classes of all pages, each from its accesses one by one."""
     by_page = defaultdict(list)
     for each in made.accesses:
@@ -73,7 +73,7 @@ accesses = st.tuples(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(accesses, min_size=1, max_size=90))
 def test_every_page_has_the_class_that_its_accesses_give_it(drawn):
-    made = Made(objects=[(HEAP, 3 * PAGE_BYTES, 0, 0, CODE)])
+    made = MadeTables(objects=[(HEAP, 3 * PAGE_BYTES, 0, 0, CODE)])
     for thread, time, address, written in drawn:
         (made.write if written else made.read)(thread, time, [address])
     memory = rank_memory(made.table(), 0, "here", nodes={0: 0})
@@ -92,7 +92,7 @@ def test_every_page_has_the_class_that_its_accesses_give_it(drawn):
 
 
 def test_what_one_thread_sets_up_and_looks_at_in_the_end_stays_private():
-    made = Made(objects=[(HEAP, 4 * PAGE_BYTES, 0, 0, CODE)])
+    made = MadeTables(objects=[(HEAP, 4 * PAGE_BYTES, 0, 0, CODE)])
     words = range(HEAP, HEAP + 4 * PAGE_BYTES, 8)
     made.write(0, 1 * MS, words)
     for thread in range(1, 5):
@@ -105,7 +105,7 @@ def test_what_one_thread_sets_up_and_looks_at_in_the_end_stays_private():
 
 
 def test_counters_of_threads_in_one_line_are_false_sharing_though_one_thread_zeroed_them_all():
-    made = Made(objects=[(HEAP, 64, 0, 0, CODE)])
+    made = MadeTables(objects=[(HEAP, 64, 0, 0, CODE)])
     counters = [HEAP, HEAP + 8]
     made.write(0, 1 * MS, counters)
     for thread, address in enumerate(counters):
@@ -118,7 +118,7 @@ def test_counters_of_threads_in_one_line_are_false_sharing_though_one_thread_zer
 
 
 def test_a_counter_that_all_write_is_write_shared_and_one_that_few_use_is_nothing():
-    made = Made(objects=[(HEAP, 64, 0, 0, CODE), (HEAP + 4096, 64, 0, 0, CODE)])
+    made = MadeTables(objects=[(HEAP, 64, 0, 0, CODE), (HEAP + 4096, 64, 0, 0, CODE)])
     for thread in range(3):
         made.write(thread, 30 * MS, [HEAP], times=4000)
         made.write(thread, 30 * MS, [HEAP + 4096 + 8 * thread], times=20)
@@ -127,7 +127,7 @@ def test_a_counter_that_all_write_is_write_shared_and_one_that_few_use_is_nothin
 
 
 def test_sharing_over_time_has_each_page_in_the_part_in_which_it_was_touched():
-    made = Made(objects=[(HEAP, PAGE_BYTES, 0, 0, CODE)])
+    made = MadeTables(objects=[(HEAP, PAGE_BYTES, 0, 0, CODE)])
     made.write(0, 1 * MS, [HEAP])
     for time in (20 * MS, 30 * MS):
         made.read(1, time, [HEAP])
@@ -146,7 +146,7 @@ def test_sharing_over_time_has_each_page_in_the_part_in_which_it_was_touched():
 
 
 def test_sampled_accesses_are_the_first_of_their_intervals():
-    made = Made(objects=[(HEAP, 2 * PAGE_BYTES, 0, 0, CODE)])
+    made = MadeTables(objects=[(HEAP, 2 * PAGE_BYTES, 0, 0, CODE)])
     for part in range(1000):
         made.write(0, part * MS, [HEAP, HEAP + 8])
         made.read(part % 2, part * MS + 10, [HEAP + PAGE_BYTES])

@@ -18,7 +18,7 @@ from npc.observe.mpi.profile import RankProfile, Snapshot, Variable
 from npc.observe.observation import read_observation, to_text
 from npc.records.mpi_profile import Profile, profile_of
 from npc.report.runs import Report, read_runs
-from npc.report.sections import Absent
+from npc.report.sections import NothingToShow
 from tests.made.inside import observed_runs
 from tests.made.measured import peak
 from tests.made.profiles import Job
@@ -158,7 +158,7 @@ def test_without_a_program_the_section_says_what_makes_it(tmp_path: Path) -> Non
     from npc.records.record import save_csv
 
     save_csv(peak("peakflops_avx", 390e9), tmp_path / "records.csv")
-    with pytest.raises(Absent, match="npc observe"):
+    with pytest.raises(NothingToShow, match="npc observe"):
         list(inside_mpi.build(Report(read_runs([tmp_path]), tmp_path)))
 
 

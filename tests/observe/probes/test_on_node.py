@@ -10,7 +10,7 @@ from npc.observe.probes import section as on_node
 from npc.page.blocks import Figure, Listing, Table
 from npc.records.node_probes import MeasuredOverhead, NodeProbe, Overhead, ProbeRow, Probes
 from npc.report.runs import Report, read_runs
-from npc.report.sections import Absent
+from npc.report.sections import NothingToShow
 from tests.made.inside import observed_runs
 from tests.made.on_node import put
 from tests.made.profiles import Job
@@ -98,5 +98,5 @@ def test_what_was_refused_or_sampled_is_said_with_the_cost(tmp_path: Path) -> No
 
 def test_without_probes_the_section_says_what_makes_it(tmp_path: Path) -> None:
     folder = observed_runs(tmp_path / "run", Job(2).profiles())
-    with pytest.raises(Absent, match="--probe"):
+    with pytest.raises(NothingToShow, match="--probe"):
         list(on_node.build(Report(read_runs([folder]), folder)))

@@ -10,7 +10,7 @@ from npc.observe.study import section
 from npc.observe.study.records import STUDY, Placement
 from npc.page.blocks import Figure, Listing, Table, Text
 from npc.report.runs import Report, read_runs
-from npc.report.sections import Absent
+from npc.report.sections import NothingToShow
 from tests.made.scaling_study import CPUS, model, name_of, put_study, seconds_of
 
 
@@ -97,5 +97,5 @@ def test_conditions_that_failed_stand_with_their_reason(tmp_path: Path) -> None:
 def test_without_a_study_or_with_a_broken_one_the_section_says_what_makes_it(tmp_path: Path) -> None:
     put_study(tmp_path)
     (tmp_path / STUDY).write_text("{")
-    with pytest.raises(Absent, match="npc program study"):
+    with pytest.raises(NothingToShow, match="npc program study"):
         list(section.build(Report(read_runs([tmp_path]), tmp_path)))

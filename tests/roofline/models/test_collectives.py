@@ -9,11 +9,11 @@ import pytest
 
 from npc.roofline.models.collectives import OPERATIONS, Round
 from npc.roofline.models.piecewise import Sweep, fit_pieces
-from npc.roofline.prediction import Believed, predict
+from npc.roofline.prediction import BelievedModels, predict
 
 ALPHA, BETA, GAMMA = 2e-6, 1e-9, 3e-10
 SIZES = 2.0 ** np.arange(24)
-PIECES = Believed.alone("Hockney", fit_pieces(Sweep(SIZES, (ALPHA + BETA * SIZES)[:, None])))
+PIECES = BelievedModels.alone("Hockney", fit_pieces(Sweep(SIZES, (ALPHA + BETA * SIZES)[:, None])))
 
 
 def time(operation: str, algorithm: str, processes: int, size: int) -> float:
@@ -91,7 +91,7 @@ def test_messages_outside_of_the_fit_are_named() -> None:
 def test_the_interval_is_as_wide_as_the_model_s_errors() -> None:
     rng = np.random.default_rng(1)
     times = (ALPHA + BETA * SIZES)[:, None] * (1 + 0.1 * rng.standard_normal((len(SIZES), 6)))
-    (made,) = predict(Believed.alone("Hockney", fit_pieces(Sweep(SIZES, times))), ["send"], [2], [3000])
+    (made,) = predict(BelievedModels.alone("Hockney", fit_pieces(Sweep(SIZES, times))), ["send"], [2], [3000])
     assert made.low and made.high
     assert made.low < ALPHA + BETA * 3000 < made.high
     assert 1.05 < made.high / made.low < 2

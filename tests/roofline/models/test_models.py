@@ -17,7 +17,7 @@ from npc.roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
 from npc.roofline.models.estimate import EstimatedNumber, Linear, Parameter
 from npc.roofline.models.fitted import Fitted, held_out_bound
 from npc.roofline.models.piecewise import Sweep, TooFewSizes, fit_pieces, search
-from npc.roofline.prediction import Believed, predict
+from npc.roofline.prediction import BelievedModels, predict
 from npc.statistics.distributions import student_quantile
 
 Array = NDArray[np.float64]
@@ -182,8 +182,8 @@ def test_a_size_between_two_protocols_has_both_times() -> None:
     eager, rendezvous = (pieces.combine({piece: (1.0, 12000)}) for piece in pieces.pieces_at(12000))
     assert eager.value == pytest.approx(ALPHA[0] + BETA[0] * 12000)
     assert rendezvous.value == pytest.approx(ALPHA[1] + BETA[1] * 12000)
-    assert not Believed.alone("Hockney", pieces).outside(12000)
-    assert Believed.alone("Hockney", pieces).outside(2.0**21)
+    assert not BelievedModels.alone("Hockney", pieces).outside(12000)
+    assert BelievedModels.alone("Hockney", pieces).outside(2.0**21)
 
 
 def test_a_disturbed_size_is_set_aside_and_named() -> None:
@@ -440,7 +440,7 @@ def test_predictions_of_sizes_never_measured_are_covered(launches: int) -> None:
     counts = dict.fromkeys(never, 0)
     for _ in range(TRIALS):
         pieces = fit_pieces(measured(TRUTH, launches, rng))
-        for made in predict(Believed.alone("Hockney", pieces), ["send"], [2], list(never)):
+        for made in predict(BelievedModels.alone("Hockney", pieces), ["send"], [2], list(never)):
             assert made.size and made.low and made.high and made.coverage and made.coverage >= 0.9
             assert not made.beyond
             counts[made.size] += made.low <= never[made.size] <= made.high

@@ -28,7 +28,9 @@ def machine() -> dict[str, str]:
     }
 
 
-def kept(kind: str, key: Mapping[str, str], measure: Callable[[], Mapping[str, float]]) -> dict[str, float]:
+def cached_costs(
+    kind: str, key: Mapping[str, str], measure: Callable[[], Mapping[str, float]]
+) -> dict[str, float]:
     """Seconds by event, from the cache or as `measure` finds them. key: what they depend on besides the
     machine; `measure` may raise `npc.observe.built.NoLibrary`. Raises NoCost."""
     known = {**machine(), **key}

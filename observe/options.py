@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ObservationOptions:
     """background_s: seconds to watch a node's ports before the program begins.
 
     counters: a group of LIKWID's, whose FLOP the first rank of each node counts, or an event of PAPI's, which
@@ -32,9 +32,9 @@ class Asked:
         return json.dumps(asdict(self))
 
 
-def read_asked(text: str) -> Asked:
-    """What `Asked.to_text` wrote."""
-    return Asked(**json.loads(text))
+def read_options(text: str) -> ObservationOptions:
+    """What `ObservationOptions.to_text` wrote."""
+    return ObservationOptions(**json.loads(text))
 
 
 class Companion(Protocol):

@@ -16,10 +16,10 @@ import numpy as np
 
 from npc.cron.changes import changed
 from npc.cron.series import Panel, direction
-from npc.cron.step_detection import MIN_EFFECT, Judged, StepDetection, first_low
+from npc.cron.step_detection import MIN_EFFECT, JudgedNight, StepDetection, first_low
 from npc.cron.verdict import SeriesVerdict
 from npc.records.series import Series
-from npc.records.verdicts import Common, Verdict
+from npc.records.verdicts import CommonEvent, Verdict
 from npc.statistics.arrays import Floats
 
 #: Fewer series have nothing in common that one of them could not make alone.
@@ -28,7 +28,7 @@ LEAST_SERIES: Final = 10
 EXPLAINED: Final = 3.0
 
 
-class Together:
+class CommonMode:
     """The median series of all; feed it the nights one by one, the oldest first."""
 
     def __init__(self, keys: Sequence[Series], nights: int, threshold: float, watched: float) -> None:
@@ -38,10 +38,10 @@ class Together:
         self._steps = StepDetection(1, threshold)
         self.values = np.full(nights, np.nan)
         self.seen = 0
-        self.judged: Judged | None = None
+        self.judged: JudgedNight | None = None
         self.from_usual = self.sigma = np.full(len(keys), np.nan)
 
-    def night(self, values: Floats, judged: Judged) -> None:
+    def night(self, values: Floats, judged: JudgedNight) -> None:
         """S values of a night (log units, smaller is worse), and the noise that each was judged by."""
         self.from_usual = np.where(self._judgeable, values - judged.location, np.nan)
         self.sigma = judged.sigma
@@ -52,7 +52,7 @@ class Together:
         # many series are as good as a second draw
         self.judged = self._steps.night(middle, middle)
 
-    def event(self, panel: Panel) -> Common | None:
+    def event(self, panel: Panel) -> CommonEvent | None:
         """What the last night's series have in common, if that is worse than usual."""
         judged, values = self.judged, self.values[: self.seen]
         if judged is None or np.isnan(values[-1]):
@@ -70,7 +70,7 @@ class Together:
         disturbed = sum(panel.at(s).disturbed > 0 for s in known.tolist())
         if verdict is Verdict.DEGRADED and 2 * disturbed > len(known):
             verdict = Verdict.INVALID
-        return Common(
+        return CommonEvent(
             verdict=verdict, effect=math.expm1(effect), score=score, series=len(known), disturbed=disturbed,
             worse=int((self.from_usual[known] < effect / 2).sum()),
             since=panel.runs[night] if night >= 0 else "",
@@ -78,8 +78,8 @@ class Together:
 
 
 def folded(
-    panel: Panel, together: Together, verdicts: Sequence[SeriesVerdict]
-) -> tuple[Common | None, list[SeriesVerdict]]:
+    panel: Panel, together: CommonMode, verdicts: Sequence[SeriesVerdict]
+) -> tuple[CommonEvent | None, list[SeriesVerdict]]:
     """The event, and the verdicts without those that it explains: they are PASS, and say so."""
     event = together.event(panel)
     if event is None:

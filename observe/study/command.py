@@ -225,7 +225,7 @@ def run(
         )  # fmt: skip
         plan, notes = conditions_of(factors)
         folder = platform_folder(suite(), platform)
-        asked = Study(
+        draft = Study(
             command=command, program=name, platform=folder.name, platform_folder=str(folder), started=now(),
             seed=time.time_ns() % 2**31 if seed is None else seed, conditions=tuple(plan),
             runs=runs or MIN_SAMPLES, most=0 if runs else USUAL.most,
@@ -233,7 +233,7 @@ def run(
             observed=observe, interface=interface, notes=tuple(notes),
             expectations=tuple(expectation_of(text, plan) for text in expected),
         )  # fmt: skip
-        place = begin(asked, folder, output, limit)
+        place = begin(draft, folder, output, limit)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     sys.exit(_go_on(place.folder, limit))

@@ -28,7 +28,7 @@ def judged(study: Study) -> Study:
     """The study with its expectations and placements judged by the runs that it has."""
     return replace(
         study,
-        expectations=tuple(judge(each, study) for each in study.expectations),
+        expectations=tuple(judge(expectation, study) for expectation in study.expectations),
         best=placements_of(study),
         model=model_of(study),
     )
@@ -36,7 +36,7 @@ def judged(study: Study) -> Study:
 
 def model_of(study: Study) -> ProgramModel | None:
     """How the time follows from what each resource gives; None where no condition changed one."""
-    if all(each.usual for each in study.conditions):
+    if all(condition.usual for condition in study.conditions):
         return None
     from npc.observe.study.program_model import fit
 
@@ -52,40 +52,40 @@ def judge(expectation: Expectation, study: Study) -> Expectation:
     if not left or not right:
         return expectation._replace(held="not measured", ratio=None, low=None, high=None)
     low, ratio, high = ratio_interval(left, right)  # of speeds: the times' ratio turned round
-    told = expectation._replace(ratio=ratio, low=low, high=high)
+    answered = expectation._replace(ratio=ratio, low=low, high=high)
     if low is None or high is None:
-        return told._replace(held="undecided")
+        return answered._replace(held="undecided")
     above, below = low >= expectation.factor, high < expectation.factor
     if expectation.sign == "<=":
         above, below = high <= expectation.factor, low > expectation.factor
-    return told._replace(held="held" if above else "not held" if below else "undecided")
+    return answered._replace(held="held" if above else "not held" if below else "undecided")
 
 
 def placements_of(study: Study) -> tuple[Placement, ...]:
     """The conditions of the machine's usual state, the fastest first, and what each loses against it."""
     measured = {
-        each.name: seconds
-        for each in study.conditions
-        if each.usual and (seconds := study.seconds(each.name))
+        condition.name: seconds
+        for condition in study.conditions
+        if condition.usual and (seconds := study.seconds(condition.name))
     }
     if not measured:
         return ()
     order = sorted(measured, key=lambda name: median(measured[name]))
     best = measured[order[0]]
     level = level_of(len(order))
-    found = []
+    placements = []
     for name in order:
         summary = summarise(measured[name])
         low, ratio, high = (
             ratio_interval(best, measured[name], level) if name != order[0] else (1.0, 1.0, 1.0)
         )
-        found.append(
+        placements.append(
             Placement(
                 name, summary.median, summary.low, summary.high, ratio - 1,
                 None if low is None else low - 1, None if high is None else high - 1,
             )
         )  # fmt: skip
-    return tuple(found)
+    return tuple(placements)
 
 
 def level_of(placements: int) -> float:
@@ -95,7 +95,7 @@ def level_of(placements: int) -> float:
 
 def tied(best: Sequence[Placement]) -> list[Placement]:
     """Those that are not told apart from the first."""
-    return [each for each in best[1:] if each.loses_low is None or each.loses_low <= 0]
+    return [placement for placement in best[1:] if placement.loses_low is None or placement.loses_low <= 0]
 
 
 def runs_needed(placements: int) -> int:

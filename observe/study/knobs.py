@@ -42,7 +42,7 @@ def kept_free(cpus: frozenset[int], number: int, root: Path = sysfs.SYSTEM) -> l
     domains = [
         sysfs.parse_cpus(sysfs.text(node / "cpulist") or "") & cpus for node in root.glob("node/node[0-9]*")
     ]
-    found = []
+    free = []
     for domain in sorted(filter(None, domains), key=min) or [cpus]:
         cores = sysfs.cores_of(domain, root)
         if len(cores) <= number:
@@ -50,8 +50,8 @@ def kept_free(cpus: frozenset[int], number: int, root: Path = sysfs.SYSTEM) -> l
                 f"{number} competing processes on each NUMA node leave no core of CPU "
                 f"{sysfs.format_cpus(domain)} to the program"
             )
-        found += cores[-number:]
-    return found
+        free += cores[-number:]
+    return free
 
 
 def compete(program: Path, cores: Sequence[Sequence[int]], intensity: float, reserved: int) -> None:
@@ -152,8 +152,8 @@ def _only_interface() -> str:
         ["ip", "-o", "link", "show", "up"], capture_output=True, text=True, timeout=20
     ).stdout
     # "2: eth0@if3: <BROADCAST,MULTICAST,UP,LOWER_UP> …": LOWER_UP is the carrier (ip-link(8))
-    found: list[tuple[str, str]] = re.findall(r"^\d+: ([^@:\s]+)[^<]*<([^>]*)>", shown, re.MULTILINE)
-    up = [name for name, flags in found if "LOWER_UP" in flags and "LOOPBACK" not in flags]
+    routes: list[tuple[str, str]] = re.findall(r"^\d+: ([^@:\s]+)[^<]*<([^>]*)>", shown, re.MULTILINE)
+    up = [name for name, flags in routes if "LOWER_UP" in flags and "LOOPBACK" not in flags]
     if len(up) != 1:
         raise CannotChange(f"network: which of the interfaces ({', '.join(up) or 'none is up'})? --interface")
     return up[0]
@@ -165,5 +165,5 @@ def _tc(*words: str) -> subprocess.CompletedProcess[str]:
 
 def triad(text: str) -> float | None:
     """Bytes/s of STREAM's triad, whose MB are 10^6 bytes; None where the result does not validate."""
-    found = re.search(r"^Triad:\s+([\d.]+)", text, re.MULTILINE)
-    return float(found[1]) * 1e6 if found and "Solution Validates" in text else None
+    match = re.search(r"^Triad:\s+([\d.]+)", text, re.MULTILINE)
+    return float(match[1]) * 1e6 if match and "Solution Validates" in text else None

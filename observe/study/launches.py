@@ -81,15 +81,15 @@ def command_of(study: Study, condition: Condition, starters: Starters, home: Pat
 
 def state_of(study: Study, condition: Condition) -> dict[str, Any]:
     """What ``node_state.py`` is asked in a condition; nothing where nothing is changed and measured."""
-    alike = [each for each in study.conditions if placement_of(each) == placement_of(condition)]
+    alike = [member for member in study.conditions if placement_of(member) == placement_of(condition)]
     # in all conditions of a placement, so that they differ in the bandwidth alone
-    reserve = max(each.memory or 0.0 for each in alike)
-    asked = {
+    reserve = max(member.memory or 0.0 for member in alike)
+    settings = {
         "frequency_hz": condition.frequency_hz, "memory": condition.memory, "reserve": reserve,
         "network": None if isinstance(condition.network, str) else condition.network,
-        "measure": [each for each in study.measured if each != NETWORK],
+        "measure": [resource for resource in study.measured if resource != NETWORK],
     }  # fmt: skip
-    state: dict[str, Any] = {name: value for name, value in asked.items() if value}
+    state: dict[str, Any] = {name: value for name, value in settings.items() if value}
     if not state:
         return {}
     threads = condition.ranks_per_node * condition.threads
@@ -142,8 +142,8 @@ def runs_of(folder: Path, says: str = "") -> list[ProgramRun]:
     """
     disturbed = _disturbed(folder)
     samples: Counter[str] = Counter()
-    found = []
-    for raw, launch in sorted(_launches(folder), key=lambda each: each[1].started):
+    runs = []
+    for raw, launch in sorted(_launches(folder), key=lambda pair: pair[1].started):
         name = launch.params.get(CONDITION, "")
         if not name or launch.status.startswith(_STOPPED):
             continue
@@ -151,16 +151,18 @@ def runs_of(folder: Path, says: str = "") -> list[ProgramRun]:
         seconds = _seconds(raw, launch, says) if status == OK else None
         if status == OK and seconds is None:
             status = f"failed: the output has no match of {says!r}"
-        found.append(ProgramRun(name, samples[name], seconds, status, _rates(raw)))
+        runs.append(ProgramRun(name, samples[name], seconds, status, _rates(raw)))
         samples[name] += 1
-    return found
+    return runs
 
 
 def missing_of(study: Study, ran: Sequence[ProgramRun]) -> dict[str, int]:
     """How many runs each condition still needs; one that is invalid does not count."""
     made = _made(ran)
     return {
-        each.name: study.runs - made[each.name] for each in study.conditions if made[each.name] < study.runs
+        condition.name: study.runs - made[condition.name]
+        for condition in study.conditions
+        if made[condition.name] < study.runs
     }
 
 
@@ -193,9 +195,9 @@ def _disturbed(folder: Path) -> dict[Path, str]:
         raw = folder / record.raw
         statuses.setdefault(raw.with_name(raw.name.partition(".")[0]), []).append(record.status)
     return {
-        raw: each[0]
-        for raw, each in statuses.items()
-        if all(status.startswith(_DISTURBED) for status in each)
+        raw: of_launch[0]
+        for raw, of_launch in statuses.items()
+        if all(status.startswith(_DISTURBED) for status in of_launch)
     }
 
 
@@ -211,9 +213,9 @@ def _seconds(raw: Path, launch: Launch, says: str) -> float | None:
     launcher's start where it was observed."""
     if says:
         printed = read_text(raw.with_suffix(".out"), "replace")
-        told = re.search(says, printed, re.MULTILINE)
+        match = re.search(says, printed, re.MULTILINE)
         try:
-            return float(told[1]) or None if told else None
+            return float(match[1]) or None if match else None
         except (TypeError, ValueError):
             return None
     try:

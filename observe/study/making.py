@@ -27,29 +27,29 @@ from npc.places import suite
 _OBSERVED: Final = "observed"
 
 
-def begin(asked: Study, platform: Path, output: Path | None, limit_s: float | None) -> StudyPlace:
+def begin(draft: Study, platform: Path, output: Path | None, limit_s: float | None) -> StudyPlace:
     """Write the folder of a study that says what is asked for. Raises ValueError and click.UsageError for
     what cannot be run, before anything is written, and click.ClickException where the folder cannot be."""
     home = suite()
-    environment_of_settings(home, platform, asked.settings)
+    environment_of_settings(home, platform, draft.settings)
     try:
-        if asked.says and not re.compile(asked.says).groups:
+        if draft.says and not re.compile(draft.says).groups:
             raise ValueError(
-                f"--seconds {asked.says!r}: put the number in a group, as in 'time: ([0-9.]+) s'"
+                f"--seconds {draft.says!r}: put the number in a group, as in 'time: ([0-9.]+) s'"
             )
     except re.error as error:
-        raise ValueError(f"--seconds {asked.says!r}: {error}") from None
-    program = program_of(asked.command)
+        raise ValueError(f"--seconds {draft.says!r}: {error}") from None
+    program = program_of(draft.command)
     file = shutil.which(program, path=search_path()) or ""
-    called = asked.program or Path(program).name
+    called = draft.program or Path(program).name
     study = replace(
-        asked,
-        command=tuple(_absolute(word) if word == program else word for word in asked.command),
+        draft,
+        command=tuple(_absolute(word) if word == program else word for word in draft.command),
         program=called,
         folder=str(Path.cwd()),
         file=str(Path(file).absolute()) if file else "",
         sha256=sha256_of(file),
-        tool=asked.tool or PARSERS.get(Path(program).name, _OBSERVED),
+        tool=draft.tool or PARSERS.get(Path(program).name, _OBSERVED),
     )
     place = StudyPlace((output or Path(f"study-{called}")).absolute(), home, limit_s)
     write_folder(study, place, platform)
@@ -82,13 +82,13 @@ def write_folder(study: Study, place: StudyPlace, platform: Path) -> None:
 
 def _fitting(study: Study, starters: Starters) -> Study:
     """The study without the conditions that the platform cannot run."""
-    most = max(each.nodes for each in study.conditions)
+    most = max(condition.nodes for condition in study.conditions)
     if starters.one_machine and most > 1:
         raise ValueError(f"--nodes: the platform {study.platform} is one machine; --platform names a cluster")
     plan, notes = with_free_cores(study.conditions, starters.cores)
     if not plan:
         raise ValueError(f"the plan has no condition that can be run: {'; '.join(notes)}")
-    expectations = tuple(expectation_of(each.text, plan) for each in study.expectations)
+    expectations = tuple(expectation_of(expectation.text, plan) for expectation in study.expectations)
     return replace(
         study, conditions=tuple(plan), notes=(*study.notes, *notes), expectations=expectations,
         measured=measured_in(plan),
@@ -109,9 +109,9 @@ def program_of(command: Sequence[str]) -> str:
 def measured_in(plan: Sequence[Condition]) -> tuple[str, ...]:
     """The rates that are measured in every run: those that a model of the time needs, where the plan changes
     one of them."""
-    if all(each.usual for each in plan):
+    if all(planned.usual for planned in plan):
         return ()
-    return ("cpu", "memory", *(["network"] if any(each.network for each in plan) else []))
+    return ("cpu", "memory", *(["network"] if any(planned.network for planned in plan) else []))
 
 
 def _absolute(program: str) -> str:

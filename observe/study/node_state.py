@@ -45,11 +45,11 @@ _MEASURE_S: Final = 120.0
 
 def main(arguments: list[str]) -> int:
     """Change the node, or wait until it is changed; then this process is the program."""
-    asked, program = json.loads(arguments[0]), arguments[1:]
-    changed = Path(f"{asked['launch']}.changed.{socket.gethostname()}")
+    settings, program = json.loads(arguments[0]), arguments[1:]
+    changed = Path(f"{settings['launch']}.changed.{socket.gethostname()}")
     try:
         node = frozenset(os.sched_getaffinity(os.getppid()) | os.sched_getaffinity(0))
-        free = kept_free(node, math.ceil(asked.get("reserve") or 0))
+        free = kept_free(node, math.ceil(settings.get("reserve") or 0))
         taken = {cpu for core in free for cpu in core}
         own = os.sched_getaffinity(0) - taken
         if not own:
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
         if told(LOCAL_RANK):
             _wait_for_first(changed)
         else:
-            _start_guard(asked, changed, free, sorted(node - taken))
+            _start_guard(settings, changed, free, sorted(node - taken))
     except CannotChange as reason:
         print(f"unavailable: {reason}", file=sys.stderr, flush=True)
         return 1
@@ -93,7 +93,7 @@ def _is_guarded(changed: Path) -> bool:
 
 
 def _start_guard(
-    asked: dict[str, Any], changed: Path, free: Sequence[Sequence[int]], cpus: list[int]
+    settings: dict[str, Any], changed: Path, free: Sequence[Sequence[int]], cpus: list[int]
 ) -> None:
     """Have a process of its own change the node and put it back. Raises `CannotChange` with its reason."""
     reading, writing = os.pipe()
@@ -101,7 +101,7 @@ def _start_guard(
     if os.fork() == 0:
         os.close(reading)
         try:
-            _guard(asked, changed, free, cpus, rank, writing)
+            _guard(settings, changed, free, cpus, rank, writing)
         finally:
             os._exit(0)
     os.close(writing)
@@ -111,7 +111,7 @@ def _start_guard(
 
 
 def _guard(
-    asked: dict[str, Any],
+    settings: dict[str, Any],
     changed: Path,
     free: Sequence[Sequence[int]],
     cpus: list[int],
@@ -128,13 +128,18 @@ def _guard(
         os.dup2(nowhere, stream)
     undo: list[Undo] = []
     try:
-        if asked.get("frequency_hz"):
-            undo.append(set_frequency(asked["frequency_hz"]))
-        if asked.get("network"):
-            undo.append(shape(asked["network"], asked.get("interface", "")))
-        if asked.get("memory"):
-            compete(Path(asked["work"]) / "competitor", free, asked["memory"], math.ceil(asked["reserve"]))
-        _measure(asked, cpus)
+        if settings.get("frequency_hz"):
+            undo.append(set_frequency(settings["frequency_hz"]))
+        if settings.get("network"):
+            undo.append(shape(settings["network"], settings.get("interface", "")))
+        if settings.get("memory"):
+            compete(
+                Path(settings["work"]) / "competitor",
+                free,
+                settings["memory"],
+                math.ceil(settings["reserve"]),
+            )
+        _measure(settings, cpus)
         write_whole(changed, f"{os.getpid()}")
         os.close(ready)
         while os.getppid() == rank and not signal.sigtimedwait([signal.SIGTERM], 1.0):
@@ -144,24 +149,24 @@ def _guard(
     finally:
         with contextlib.suppress(OSError):
             changed.unlink()
-        for each in reversed(undo):
-            each()
+        for restore in reversed(undo):
+            restore()
 
 
-def _measure(asked: dict[str, Any], cpus: list[int]) -> None:
+def _measure(settings: dict[str, Any], cpus: list[int]) -> None:
     """The rates of this node, as the program will find it: ``LAUNCH.rates.HOST.json``."""
-    work, rates = Path(asked["work"]), dict[str, float]()
-    if "cpu" in asked["measure"] and (told_hz := _ask([str(work / "clock")], cpus[:1])).strip():
+    work, rates = Path(settings["work"]), dict[str, float]()
+    if "cpu" in settings["measure"] and (told_hz := _ask([str(work / "clock")], cpus[:1])).strip():
         rates["cpu"] = float(told_hz)
-    if "memory" in asked["measure"]:
+    if "memory" in settings["measure"]:
         first = [core[0] for core in sysfs.cores_of(frozenset(cpus))]
-        places = (first + [cpu for cpu in cpus if cpu not in first])[: asked["threads"]]
-        text = _ask([str(work / "stream"), *asked.get("stream", [])], places)
-        write_whole(Path(f"{asked['launch']}.stream.{socket.gethostname()}.out"), text)
+        places = (first + [cpu for cpu in cpus if cpu not in first])[: settings["threads"]]
+        text = _ask([str(work / "stream"), *settings.get("stream", [])], places)
+        write_whole(Path(f"{settings['launch']}.stream.{socket.gethostname()}.out"), text)
         if rate := triad(text):
             rates["memory"] = rate
     if rates:
-        write_whole(Path(f"{asked['launch']}.rates.{socket.gethostname()}.json"), json.dumps(rates))
+        write_whole(Path(f"{settings['launch']}.rates.{socket.gethostname()}.json"), json.dumps(rates))
 
 
 def _ask(words: list[str], cpus: list[int]) -> str:

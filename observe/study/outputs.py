@@ -26,7 +26,7 @@ def lines_of(study: Study) -> Iterator[str]:
     if study.best:
         yield ""
         heads = ("placement", "runs", "seconds", "95 % interval", "slower than the best")
-        yield from columns([heads, *(_row(each, study) for each in study.best)], right=(1, 2))
+        yield from columns([heads, *(_row(placement, study) for placement in study.best)], right=(1, 2))
         yield from _best(study.best)
     yield from _changed(study)
     yield from _model(study.model)
@@ -53,19 +53,25 @@ def _model(model: ProgramModel | None) -> Iterator[str]:
         return
     yield ""
     rows = [("of the time", "share", f"{100 * model.coverage:.3g} % interval", "")]
-    for each in model.shares:
-        share = "" if each.value is None else f"{each.value:.3f}"
-        interval = "" if each.low is None else f"{each.low:.3f} to {each.high:.3f}"
-        rows.append((each.name, share, interval, each.reason))
+    for part in model.shares:
+        share = "" if part.value is None else f"{part.value:.3f}"
+        interval = "" if part.low is None else f"{part.low:.3f} to {part.high:.3f}"
+        rows.append((part.name, share, interval, part.reason))
     yield from columns(rows, right=(1,))
     if model.note:
         yield model.note
 
 
-def _row(each: Placement, study: Study) -> tuple[str, ...]:
-    interval = f"{each.low:.4g} to {each.high:.4g}" if each.low is not None else "needs 6 runs"
-    loses = "" if each is study.best[0] else each.loss
-    return each.condition, str(len(study.seconds(each.condition))), f"{each.seconds:.4g}", interval, loses
+def _row(placement: Placement, study: Study) -> tuple[str, ...]:
+    interval = f"{placement.low:.4g} to {placement.high:.4g}" if placement.low is not None else "needs 6 runs"
+    loses = "" if placement is study.best[0] else placement.loss
+    return (
+        placement.condition,
+        str(len(study.seconds(placement.condition))),
+        f"{placement.seconds:.4g}",
+        interval,
+        loses,
+    )
 
 
 def _best(best: tuple[Placement, ...]) -> Iterator[str]:
@@ -74,24 +80,24 @@ def _best(best: tuple[Placement, ...]) -> Iterator[str]:
     same, second = tied(best), best[1]
     if not same:
         yield f"best: {best[0].condition}; the second best, {second.condition}, is {second.loss} slower"
-    elif any(each.loses_low is None for each in same):
+    elif any(placement.loses_low is None for placement in same):
         yield f"not told apart: {len(best)} placements need at least {runs_needed(len(best))} runs each"
     else:
-        names = "; ".join(each.condition for each in same)
+        names = "; ".join(placement.condition for placement in same)
         yield f"best: {best[0].condition}, but not told apart from {names}"
 
 
 def _changed(study: Study) -> Iterator[str]:
     """Conditions in which the machine was changed, each against the same placement as usual."""
     rows = []
-    for each in study.conditions:
-        seconds = study.seconds(each.name)
-        if each.usual or not seconds:
+    for condition in study.conditions:
+        seconds = study.seconds(condition.name)
+        if condition.usual or not seconds:
             continue
-        usual = [other for other in study.conditions if other.usual and other.same_work(each)]
+        usual = [other for other in study.conditions if other.usual and other.same_work(condition)]
         before = study.seconds(usual[0].name) if usual else []
-        told = ratio_text(before, seconds) if before else ""
-        rows.append((each.name, str(len(seconds)), f"{median(seconds):.4g}", told))
+        change = ratio_text(before, seconds) if before else ""
+        rows.append((condition.name, str(len(seconds)), f"{median(seconds):.4g}", change))
     if rows:
         yield ""
         yield from columns([("condition", "runs", "seconds", "times the usual"), *rows], right=(1, 2))
@@ -103,8 +109,9 @@ def ratio_text(before: Sequence[float], after: Sequence[float]) -> str:
     return f"{ratio:.3f}{between(low, high, '.3f')}"
 
 
-def _verdict(each: Expectation) -> str:
-    if each.ratio is None:
-        return each.held
-    interval = between(each.low, each.high, ".3g") or " (too few runs for an interval)"
-    return f"{each.held}: {each.left} has {each.ratio:.3g} times the speed of {each.right}{interval}"
+def _verdict(expectation: Expectation) -> str:
+    if expectation.ratio is None:
+        return expectation.held
+    interval = between(expectation.low, expectation.high, ".3g") or " (too few runs for an interval)"
+    compared = f"{expectation.left} has {expectation.ratio:.3g} times the speed of {expectation.right}"
+    return f"{expectation.held}: {compared}{interval}"

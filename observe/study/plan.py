@@ -69,7 +69,7 @@ def conditions_of(factors: Factors) -> tuple[list[Condition], list[str]]:
         factors.memory, factors.network,
         *([(name, text) for text in texts] for name, texts in factors.variables.items()),
     )  # fmt: skip
-    found: dict[str, Condition] = {}
+    conditions: dict[str, Condition] = {}
     notes: dict[str, None] = {}
     for nodes, ranks, threads, binding, frequency, memory, network, *variables in product:
         total = _number_on(ranks, nodes, "cores" if factors.cores else "ranks")
@@ -86,15 +86,15 @@ def conditions_of(factors: Factors) -> tuple[list[Condition], list[str]]:
             network=network, variables=dict(variables),
         )  # fmt: skip
         name = name_of(condition, several)
-        found.setdefault(name, replace(condition, name=name))
-    if not found:
+        conditions.setdefault(name, replace(condition, name=name))
+    if not conditions:
         raise ValueError(f"the plan has no condition that can be run: {'; '.join(notes)}")
-    placements = {placement_of(each) for each in found.values()}
+    placements = {placement_of(condition) for condition in conditions.values()}
     if len(placements) > MOST_PLACEMENTS:
         raise ValueError(
             f"{len(placements)} placements are more than {MOST_PLACEMENTS}: make several studies"
         )
-    return list(found.values()), list(notes)
+    return list(conditions.values()), list(notes)
 
 
 def hertz_of(word: str) -> float | None:
@@ -133,12 +133,14 @@ def with_free_cores(plan: Sequence[Condition], cores: int) -> tuple[list[Conditi
     cores: CPUs of a node, 0 where nobody knows.
     """
     left, notes = [], []
-    for each in plan:
-        taken = each.ranks_per_node * each.threads + math.ceil(each.memory or 0.0)
-        if not each.memory or not cores or taken <= cores:
-            left.append(each)
+    for planned in plan:
+        taken = planned.ranks_per_node * planned.threads + math.ceil(planned.memory or 0.0)
+        if not planned.memory or not cores or taken <= cores:
+            left.append(planned)
         else:
-            notes.append(f"left out: {each.name}: of {cores} CPUs none is free for what takes bandwidth away")
+            notes.append(
+                f"left out: {planned.name}: of {cores} CPUs none is free for what takes bandwidth away"
+            )
     return left, notes
 
 
@@ -225,5 +227,5 @@ def _value(condition: Condition, name: str) -> object:
 
 
 def _listed(plan: Iterable[Condition]) -> str:
-    names = [each.name for each in plan]
+    names = [planned.name for planned in plan]
     return "".join(f"\n  {name}" for name in names[:8]) + ("\n  …" if len(names) > 8 else "")

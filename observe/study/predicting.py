@@ -51,18 +51,18 @@ def predict(
     for word in given:
         name, _, text = word.partition("=")
         try:
-            ratios[next(each for each in RESOURCES if each == name)] = _positive(text)
+            ratios[next(resource for resource in RESOURCES if resource == name)] = _positive(text)
         except (StopIteration, ValueError):
             known = ", ".join(RESOURCES)
             raise click.UsageError(f"--ratio {word!r}: expected NAME=NUMBER, of {known}") from None
     study = study_in(folder)
     try:
-        found = predicted(study, _roofline(here, study.platform), _roofline(there, "there"), ratios)
+        prediction = predicted(study, _roofline(here, study.platform), _roofline(there, "there"), ratios)
     except CannotPredict as error:
         raise click.ClickException(str(error)) from None
     except ValueError as error:
         raise click.ClickException(f"{folder}: {error}") from None
-    click.echo(json.dumps(plain(found), indent=1) if as_json else "\n".join(lines_of(found)))
+    click.echo(json.dumps(plain(prediction), indent=1) if as_json else "\n".join(lines_of(prediction)))
 
 
 def study_in(folder: Path) -> Study:
@@ -80,30 +80,30 @@ def study_in(folder: Path) -> Study:
         raise click.ClickException(str(error)) from None
 
 
-def lines_of(found: Prediction) -> Sequence[str]:
+def lines_of(prediction: Prediction) -> Sequence[str]:
     """The prediction in words, with its parts below."""
     from npc.columns import columns
 
     interval = "no interval"
-    if found.low is not None and found.high is not None:
-        interval = f"[{found.low:.3g}, {found.high:.3g}] s with {100 * found.coverage:.3g} %"
+    if prediction.low is not None and prediction.high is not None:
+        interval = f"[{prediction.low:.3g}, {prediction.high:.3g}] s with {100 * prediction.coverage:.3g} %"
     rows = [("part", "times as long", "seconds", "at least", "at most", "by")]
-    for term in found.terms:
+    for term in prediction.terms:
         least, most = (f"{end:.3g}" for end in term.slower)
         times = least if least == most else f"{least} to {most}"
         ends = (f"{term.seconds:.3g}", f"{term.low:.3g}", f"{term.high:.3g}")
         rows.append((term.name, times, *ends, term.source))
     says = (
-        f"Most of it there: {found.dominates}."
-        if found.dominates
+        f"Most of it there: {prediction.dominates}."
+        if prediction.dominates
         else "Which part is the largest there is not sure."
     )
     return (
-        f"{found.program} on {found.there}: {found.seconds:.3g} s, {interval} "
-        f"(on {found.here} {found.measured:.3g} s, {found.reference}).",
+        f"{prediction.program} on {prediction.there}: {prediction.seconds:.3g} s, {interval} "
+        f"(on {prediction.here} {prediction.measured:.3g} s, {prediction.reference}).",
         *columns(rows, right={1, 2, 3, 4}),
         says,
-        *found.notes,
+        *prediction.notes,
     )
 
 
@@ -123,7 +123,7 @@ def _roofline(run: Path | None, name: str) -> Roofline:
 
     if run is None:
         return Roofline(platform=name)
-    found = find_ceilings(read_records([run]))
-    if not found.ceilings:
+    roofline = find_ceilings(read_records([run]))
+    if not roofline.ceilings:
         raise click.ClickException(f"{run}: no ceiling in its records; npc characterise measures them")
-    return found
+    return roofline

@@ -70,10 +70,10 @@ class Conditions:
 def reference_of(conditions: Sequence[Condition]) -> Condition | None:
     """Of the conditions that leave the machine as it is, the first of those with which most others share
     nodes, ranks, threads, binding and variables; None where there is none."""
-    usual = [each for each in conditions if each.usual]
+    usual = [member for member in conditions if member.usual]
 
     def alike(condition: Condition) -> int:
-        return sum(each.same_work(condition) for each in conditions)
+        return sum(other.same_work(condition) for other in conditions)
 
     return max(usual, key=alike, default=None)
 
@@ -88,27 +88,33 @@ def gather(study: Study) -> Conditions:
         raise ValueError("no condition leaves the machine as it is: there is no reference")
     alike = [reference, *(c for c in study.conditions if c != reference and c.same_work(reference))]
     runs = {
-        each.name: [run for run in study.ran if run.condition == each.name and _good(run)] for each in alike
+        member.name: [run for run in study.ran if run.condition == member.name and _good(run)]
+        for member in alike
     }
     if not runs[reference.name]:
         raise ValueError(f"no run of the reference, {reference.name}, succeeded: there is nothing to fit")
-    left_out = {name: "no run of it succeeded" for name, found in runs.items() if not found}
-    runs = {name: found for name, found in runs.items() if found}
+    left_out = {name: "no run of it succeeded" for name, good_runs in runs.items() if not good_runs}
+    runs = {name: good_runs for name, good_runs in runs.items() if good_runs}
     reasons: dict[Resource, str] = {}
     for resource, key in RATES.items():
         if reason := _not_varied(key, runs, reference.name):
             reasons[resource] = f"{WORDS[resource]} {reason}"
     resources = tuple(resource for resource in RATES if resource not in reasons)
-    for name, found in list(runs.items()):
-        lacking = [WORDS[each] for each in resources if not _rates(found, RATES[each])]
+    for name, good_runs in list(runs.items()):
+        lacking = [WORDS[resource] for resource in resources if not _rates(good_runs, RATES[resource])]
         if lacking:
             left_out[name] = f"{' and '.join(lacking)} not measured in it"
             del runs[name]
     return Conditions(
         names=tuple(runs),
         resources=resources,
-        times=_means([math.log(run.seconds) for run in found if run.seconds] for found in runs.values()),
-        rates=tuple(_means(_rates(found, RATES[each]) for found in runs.values()) for each in resources),
+        times=_means(
+            [math.log(run.seconds) for run in good_runs if run.seconds] for good_runs in runs.values()
+        ),
+        rates=tuple(
+            _means(_rates(good_runs, RATES[resource_name]) for good_runs in runs.values())
+            for resource_name in resources
+        ),
         reasons=reasons,
         left_out=left_out,
     )
@@ -124,16 +130,20 @@ def _rates(runs: Iterable[ProgramRun], key: str) -> list[float]:
 
 
 def _means(values: Iterable[Sequence[float]]) -> tuple[Input, ...]:
-    return tuple(pooled([trimmed_mean(each) for each in values]))
+    return tuple(pooled([trimmed_mean(value) for value in values]))
 
 
 def _not_varied(key: str, runs: Mapping[str, Sequence[ProgramRun]], reference: str) -> str:
     """Why a rate tells nothing; empty where it does."""
-    measured = {name: found for name, each in runs.items() if (found := _rates(each, key))}
+    measured = {
+        name: measured_rates
+        for name, condition_runs in runs.items()
+        if (measured_rates := _rates(condition_runs, key))
+    }
     if reference not in measured:
         return "was not measured in the reference" if measured else "was not measured"
     means = pooled([trimmed_mean(values) for values in measured.values()])
-    apart = max(each.value for each in means) - min(each.value for each in means)
+    apart = max(mean.value for mean in means) - min(mean.value for mean in means)
     if apart < math.log(VARIED):
         return f"was changed by no condition (at most {math.exp(apart):.3g} times)"
     if not any(map(_surely_apart, *zip(*combinations(means, 2), strict=True))):

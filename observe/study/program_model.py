@@ -80,7 +80,7 @@ class Solution:
         parts = slopes**2 * variances
         off = self.misfit.variance * (float(np.sum(slopes[: len(self.conditions.names)] ** 2)) + new)
         parts = np.concatenate([parts, [off], [variance for variance, _ in more]])
-        dof = np.concatenate([dof, [self.misfit.dof], [each for _, each in more]])
+        dof = np.concatenate([dof, [self.misfit.dof], [dof_of_one for _, dof_of_one in more]])
         value = float(function(at[None])[0])
         half = half_width(float(np.sum(parts)), effective_dof(parts, dof), level)
         return Number(value, value - half, value + half)
@@ -89,29 +89,29 @@ class Solution:
 def fit(study: Study, level: float = LEVEL) -> ProgramModel:
     """The model of a study's program. Raises ValueError where its reference has no run that succeeded."""
     conditions = gather(study)
-    told, confounded = tell_apart(conditions)
-    found = solve(told)
-    shares = tuple(_shares(found, confounded, level))
-    overlap = _overlap(found, level) if told.resources else None
-    held_out = dict(_held_out(told))
-    wrong = list(_wrong(found, overlap, held_out))
+    distinguished, confounded = tell_apart(conditions)
+    solution = solve(distinguished)
+    shares = tuple(_shares(solution, confounded, level))
+    overlap = _overlap(solution, level) if distinguished.resources else None
+    held_out = dict(_held_out(distinguished))
+    wrong = list(_wrong(solution, overlap, held_out))
     return ProgramModel(
         reference=conditions.names[0],
-        seconds=float(found.seconds.sum()),
+        seconds=float(solution.seconds.sum()),
         rates={
             RATES[name]: math.exp(row[0].value)
             for name, row in zip(conditions.resources, conditions.rates, strict=True)
         },
         shares=shares,
         coverage=level,
-        lack_of_fit=found.misfit.p,
-        fits=bool(told.resources) and not wrong,
+        lack_of_fit=solution.misfit.p,
+        fits=bool(distinguished.resources) and not wrong,
         overlap=overlap.value if overlap else None,
         overlap_low=overlap.low if overlap else None,
         overlap_high=overlap.high if overlap else None,
         held_out=held_out,
         left_out=conditions.left_out,
-        note=" ".join([*wrong, *_remarks(found)]),
+        note=" ".join([*wrong, *_remarks(solution)]),
     )
 
 
@@ -185,7 +185,7 @@ def tell_apart(conditions: Conditions) -> tuple[Conditions, tuple[Resource, ...]
     confounded: list[Resource] = []
     while same := _same_as_others(conditions):
         confounded = list(dict.fromkeys([*same, *confounded]))
-        conditions = conditions.of([each for each in conditions.resources if each != same[-1]])
+        conditions = conditions.of([resource for resource in conditions.resources if resource != same[-1]])
     return conditions, tuple(name for name in RATES if name in confounded)
 
 
@@ -194,13 +194,13 @@ def _same_as_others(conditions: Conditions) -> list[Resource]:
     if len(conditions.resources) < 2 and len(conditions.names) > 1:
         return []
     x = design(conditions, conditions.inputs[0][None])[0][0]
-    found: list[Resource] = []
+    resources: list[Resource] = []
     for place, name in enumerate(conditions.resources):
         # the reference's own error makes all x larger or smaller alike
         error = math.sqrt(float(np.mean([rate.variance for rate in conditions.rates[place][1:]])))
         if _own(x, place + 1) < max(_OWN, SURELY * error / 2):
-            found.append(name)
-    return found
+            resources.append(name)
+    return resources
 
 
 def _own(x: Floats, place: int) -> float:
@@ -210,21 +210,21 @@ def _own(x: Floats, place: int) -> float:
     return math.sqrt(float(np.mean(left**2)))
 
 
-def _shares(found: Solution, confounded: tuple[Resource, ...], level: float) -> Iterator[Share]:
+def _shares(solution: Solution, confounded: tuple[Resource, ...], level: float) -> Iterator[Share]:
     """Each resource's, then the rest's, their intervals with `level` together."""
-    conditions = found.conditions
-    total = float(found.seconds.sum())
+    conditions = solution.conditions
+    total = float(solution.seconds.sum())
     together = 1 - (1 - level) / (1 + len(conditions.resources))
     fixed = [name for name in RATES if name in conditions.reasons]
 
     def share(name: Resource | Literal["rest"], place: int, reason: str = "") -> Share:
-        value = float(found.seconds[place]) / total
-        _, low, high = found.number(_part(conditions, place), together)
+        value = float(solution.seconds[place]) / total
+        _, low, high = solution.number(_part(conditions, place), together)
         return Share(name, value, max(min(low, value), 0.0), min(max(high, value), 1.0), reason)
 
     for name in RATES:
         if name in confounded:
-            others = " and ".join(WORDS[each] for each in confounded if each != name)
+            others = " and ".join(WORDS[resource] for resource in confounded if resource != name)
             why = f"{WORDS[name]} was changed only together with {others or 'others'}"
             yield Share(name, None, None, None, why)
         elif name in conditions.resources:
@@ -252,14 +252,14 @@ def _part(conditions: Conditions, place: int) -> Callable[[Floats], Floats]:
     return part
 
 
-def _overlap(found: Solution, level: float) -> Number | None:
+def _overlap(solution: Solution, level: float) -> Number | None:
     """How far parts run at the same time: o in T = (1 − o) Σ + o max; None where the plan cannot tell.
 
     One degree of freedom for what is no sum, after Tukey (Biometrics 5, 1949): the largest part of the fit is
     one more column.
     """
-    conditions = found.conditions
-    if found.misfit.dof < 2 or found.misfit.p is None:
+    conditions = solution.conditions
+    if solution.misfit.dof < 2 or solution.misfit.p is None:
         return None
 
     def largest(rows: Floats) -> tuple[Floats, Floats]:
@@ -275,7 +275,7 @@ def _overlap(found: Solution, level: float) -> Number | None:
 
     if _own(largest(conditions.inputs[0][None])[0][0], -1) < _LARGEST_OWN:
         return None
-    return found.number(overlap, level)
+    return solution.number(overlap, level)
 
 
 def _held_out(conditions: Conditions) -> Iterator[tuple[str, float]]:
@@ -289,13 +289,13 @@ def _held_out(conditions: Conditions) -> Iterator[tuple[str, float]]:
                 yield conditions.names[place], float(seconds[0, place]) / predicted
 
 
-def _wrong(found: Solution, overlap: Number | None, held_out: Mapping[str, float]) -> Iterator[str]:
+def _wrong(solution: Solution, overlap: Number | None, held_out: Mapping[str, float]) -> Iterator[str]:
     """What says that the time is no such sum, a sentence each."""
     worst = max(held_out, key=lambda name: abs(math.log(held_out[name])), default="")
-    significant = found.misfit.p is not None and found.misfit.p < SIGNIFICANT
+    significant = solution.misfit.p is not None and solution.misfit.p < SIGNIFICANT
     if significant and worst and abs(held_out[worst] - 1) > TOLERABLE:
         yield (
-            f"The time is no sum of such parts (lack of fit, p = {found.misfit.p:.2g}): {worst} took "
+            f"The time is no sum of such parts (lack of fit, p = {solution.misfit.p:.2g}): {worst} took "
             f"{held_out[worst]:.3g} times what the other conditions say."
         )
     if overlap and abs(overlap.value) > TOLERABLE and not overlap.low <= 0 <= overlap.high:
@@ -305,14 +305,15 @@ def _wrong(found: Solution, overlap: Number | None, held_out: Mapping[str, float
             else f"Parts are in each other's way (overlap {_percent(overlap)}): more than their sum."
         )
     alphas = [
-        found.number(_part(found.conditions, place), 1 - SIGNIFICANT) for place in range(len(found.seconds))
+        solution.number(_part(solution.conditions, place), 1 - SIGNIFICANT)
+        for place in range(len(solution.seconds))
     ]
     if alphas[0].high < -TOLERABLE:
         yield (
             f"What was varied takes more than the whole time (the rest: {_percent(alphas[0])}): parts run at "
             "the same time."
         )
-    for name, alpha in zip(found.conditions.resources, alphas[1:], strict=True):
+    for name, alpha in zip(solution.conditions.resources, alphas[1:], strict=True):
         if alpha.high < -TOLERABLE:
             yield f"With less of it the program was faster ({WORDS[name]}): something else changed, too."
 
@@ -321,12 +322,12 @@ def _percent(number: Number) -> str:
     return f"{100 * number.value:.2g} % [{100 * number.low:.2g}, {100 * number.high:.2g}] %"
 
 
-def _remarks(found: Solution) -> Iterator[str]:
+def _remarks(solution: Solution) -> Iterator[str]:
     """What to know beside the numbers, a sentence each."""
-    conditions, runs = found.conditions, found.conditions.inputs[2]
+    conditions, runs = solution.conditions, solution.conditions.inputs[2]
     if not conditions.resources:
         yield "No resource was varied: the plan says nothing about the shares."
     elif not runs.any():
         yield "No condition was run twice: the intervals rest on how far conditions are off the form."
-    elif found.misfit.p is None:
+    elif solution.misfit.p is None:
         yield "There are no more conditions than parts: nothing tells whether the form is right."

@@ -98,7 +98,9 @@ def ratios_of(here: Roofline, there: Roofline, nodes: int) -> dict[Resource, Rat
 def _pair(here: Roofline, there: Roofline, names: Sequence[str]) -> tuple[Ceiling, Ceiling] | None:
     """The first of the ceilings that both have."""
     for name in names:
-        pair = tuple(next((c for c in each.ceilings if c.name == name), None) for each in (here, there))
+        pair = tuple(
+            next((c for c in roofline.ceilings if c.name == name), None) for roofline in (here, there)
+        )
         if pair[0] is not None and pair[1] is not None:
             return pair[0], pair[1]
     return None
@@ -117,7 +119,7 @@ def _network(here: Roofline, there: Roofline, nodes: int) -> tuple[Ceiling, Ceil
 
 
 def _ratio(here: Ceiling, there: Ceiling, a_thread: bool) -> Ratio:
-    rates, variances, each = [], [], ""
+    rates, variances, per = [], [], ""
     threads = [int(ceiling.params.get("threads", 0)) for ceiling in (here, there)]
     for ceiling, number in zip((here, there), threads, strict=True):
         rates.append(ceiling.value / number if a_thread and all(threads) else ceiling.value)
@@ -126,11 +128,16 @@ def _ratio(here: Ceiling, there: Ceiling, a_thread: bool) -> Ratio:
             half = math.log(ceiling.high / ceiling.low) / 2
             variances.append((half / student_quantile((1 + ceiling.coverage) / 2, ceiling.n - 1)) ** 2)
     if a_thread and all(threads):
-        each = " a thread"
-    told = [format_quantity(rate, here.unit, 3) for rate in rates]
+        per = " a thread"
+    rates_in_words = [format_quantity(rate, here.unit, 3) for rate in rates]
     dof = float(min(here.n, there.n) - 1)
     known = sum(variances) if len(variances) == 2 else None
-    return Ratio(rates[0] / rates[1], known, dof, f"{here.name}{each}: {told[0]} here, {told[1]} there")
+    return Ratio(
+        rates[0] / rates[1],
+        known,
+        dof,
+        f"{here.name}{per}: {rates_in_words[0]} here, {rates_in_words[1]} there",
+    )
 
 
 def predict(
@@ -145,14 +152,14 @@ def predict(
     Raises `CannotPredict`, and ValueError where the study has nothing to fit.
     """
     model, conditions = fit(study, level), gather(study)
-    found, confounded = solve(tell_apart(conditions)[0]), tell_apart(conditions)[1]
-    reference = next(each for each in study.conditions if each.name == model.reference)
+    solution, confounded = solve(tell_apart(conditions)[0]), tell_apart(conditions)[1]
+    reference = next(condition for condition in study.conditions if condition.name == model.reference)
     ratios = ratios_of(here, there, reference.nodes)
     ratios |= {name: Ratio(ratio, 0.0, math.inf, "as given") for name, ratio in (given or {}).items()}
     notes = [f"The form does not fit: {model.note}"] if not model.fits else []
     small = {share.name for share in model.shares if share.high is not None and share.high < NEGLIGIBLE}
     together = [name for name in RATES if name in conditions.reasons or name in confounded]
-    for name in (*found.conditions.resources, *together):
+    for name in (*solution.conditions.resources, *together):
         if name not in ratios and (name in small or (name in together and "rest" in small)):
             ratios[name] = Ratio(1.0, 0.0, math.inf, "not known, taken as here")
             notes.append(
@@ -165,13 +172,13 @@ def predict(
             f"nothing tells how {words} compare: both runs need the same test of it (npc characterise), or "
             f"say how many times less there is there: {' '.join(f'--ratio {name}=1' for name in lacking)}"
         )
-    prediction = scaled(found, ratios, together, level)
+    prediction = scaled(solution, ratios, together, level)
     if len(together) > 1:
         notes.append(f"Not told apart, so it may scale as any of them: {', '.join(together)}.")
     beyond = [
         WORDS[name]
-        for name, rates in zip(found.conditions.resources, found.conditions.rates, strict=True)
-        if not _was_varied_to(ratios[name].value, [rates[0].value - each.value for each in rates])
+        for name, rates in zip(solution.conditions.resources, solution.conditions.rates, strict=True)
+        if not _was_varied_to(ratios[name].value, [rates[0].value - rate.value for rate in rates])
     ]
     if beyond:
         notes.append(
@@ -207,33 +214,33 @@ def _was_varied_to(ratio: float, slower: Sequence[float]) -> bool:
 
 
 def scaled(
-    found: Solution, ratios: Mapping[Resource, Ratio], together: Sequence[Resource], level: float
+    solution: Solution, ratios: Mapping[Resource, Ratio], together: Sequence[Resource], level: float
 ) -> tuple[Number, tuple[Term, ...]]:
     """(seconds where each resource gives that many times less, the parts of it). together: resources whose
     time stands in the rest, or for each other."""
-    conditions = found.conditions
+    conditions = solution.conditions
     names = ("rest", *conditions.resources)
     fixed = [name for name in together if name in conditions.reasons]
     confounded = [name for name in together if name not in conditions.reasons]
     # if all was varied, nothing stands in the rest but latency and waiting
     choices = [[ratios[name] for name in (*fixed, *confounded)] or [_SAME]]
     for name in conditions.resources:
-        choices.append([ratios[each] for each in (confounded if name in confounded else [name])])
-    least, most = (np.array([end(r.value for r in each) for each in choices]) for end in (min, max))
+        choices.append([ratios[resource] for resource in (confounded if name in confounded else [name])])
+    least, most = (np.array([end(r.value for r in choice) for choice in choices]) for end in (min, max))
     middle = np.sqrt(least * most)
-    variances = np.array([max(ratio.variance or 0.0 for ratio in each) for each in choices])
-    dof = [min(ratio.dof for ratio in each) for each in choices]
+    variances = np.array([max(ratio.variance or 0.0 for ratio in choice) for choice in choices])
+    dof = [min(ratio.dof for ratio in choice) for choice in choices]
 
     def seconds(columns: Sequence[int], new: float) -> Number:
         """Of some parts: [least, most] as far as ratios say, with the error of shares and ratios."""
         chosen = np.isin(np.arange(len(names)), columns)
-        value = float(found.seconds[chosen] @ middle[chosen])
+        value = float(solution.seconds[chosen] @ middle[chosen])
         ends = []
         for slower in (least, most):
             scale = np.where(chosen, slower, 0.0)
-            errors = list(zip(((found.seconds * scale) ** 2 * variances).tolist(), dof, strict=True))
+            errors = list(zip(((solution.seconds * scale) ** 2 * variances).tolist(), dof, strict=True))
             sum_of = functools.partial(_weighted, conditions, scale)
-            ends.append(found.number(sum_of, level, new * value**2, errors))
+            ends.append(solution.number(sum_of, level, new * value**2, errors))
         return Number(value, max(min(value, ends[0].low), 0.0), max(value, ends[1].high))
 
     terms = tuple(
@@ -241,7 +248,7 @@ def scaled(
             name, *seconds([place], 0.0), (float(least[place]), float(most[place])), _sources(choices[place])
         )
         for place, name in enumerate(names)
-        if found.seconds[place] > 0
+        if solution.seconds[place] > 0
     )
     return seconds(range(len(names)), 1.0), terms
 

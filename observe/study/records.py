@@ -52,7 +52,7 @@ class Condition:
     def usual(self) -> bool:
         """Whether the machine is in its usual state: what differs is the placement alone."""
         changed = (self.frequency_hz, self.memory, self.network, self.io)
-        return all(each is None for each in changed)
+        return all(setting is None for setting in changed)
 
     def same_work(self, other: Condition) -> bool:
         """Whether nodes, ranks, threads, binding and variables are the same."""
@@ -189,9 +189,9 @@ class Study:
 
     def condition(self, name: str) -> Condition:
         """The condition of this name. Raises KeyError."""
-        for each in self.conditions:
-            if each.name == name:
-                return each
+        for candidate in self.conditions:
+            if candidate.name == name:
+                return candidate
         raise KeyError(name)
 
     def seconds(self, name: str) -> list[float]:

@@ -19,22 +19,24 @@ def keep_best(study: Study, folder: Path) -> Iterator[str]:
     Raises OSError where neither the platform's folder nor the study's can be written.
     """
     hosts = sorted({host for record in read_run(folder) for host in record.hosts})
-    for found in best_of(study, folder, tuple(hosts)):
-        yield keep(study.platform_folder or study.platform, found, folder)
+    for setting in best_of(study, folder, tuple(hosts)):
+        yield keep(study.platform_folder or study.platform, setting, folder)
 
 
 def best_of(study: Study, folder: Path, hosts: tuple[str, ...] = ()) -> Iterator[BestSetting]:
     """The best placement on each number of nodes, where it is told apart from all others that were tried."""
-    for nodes in sorted({each.nodes for each in study.conditions}):
-        usual = tuple(each for each in study.conditions if each.nodes == nodes and each.usual)
+    for nodes in sorted({condition.nodes for condition in study.conditions}):
+        usual = tuple(
+            condition for condition in study.conditions if condition.nodes == nodes and condition.usual
+        )
         order = placements_of(replace(study, conditions=usual))
         if len(order) < 2 or tied(order):
             continue
-        known = {each.name: each for each in usual}
+        known = {setting.name: setting for setting in usual}
         best = known[order[0].condition]
         other = _against(best, order, known)
         low, high = (None if end is None else 1 + end for end in (other.loses_low, other.loses_high))
-        ranks = {each.ranks for each in usual}
+        ranks = {setting.ranks for setting in usual}
         yield BestSetting(
             program=study.program,
             setting=best.name,
@@ -55,9 +57,9 @@ def best_of(study: Study, folder: Path, hosts: tuple[str, ...] = ()) -> Iterator
 def _against(best: Condition, order: tuple[Placement, ...], known: dict[str, Condition]) -> Placement:
     """What one has without choosing: the launcher's own binding of as many ranks and threads; where that was
     not tried the second best."""
-    for each in order[1:]:
-        other = known[each.condition]
+    for placement in order[1:]:
+        other = known[placement.condition]
         same = (other.ranks, other.threads) == (best.ranks, best.threads)
         if same and not other.binding and not other.variables:
-            return each
+            return placement
     return order[1]

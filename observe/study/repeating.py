@@ -41,7 +41,7 @@ def prepare(
         folder=str(there if there.is_dir() else Path.cwd()),
         sha256=sha256_of(first.file) if Path(first.file).is_file() else "",
         version=__version__,
-        expectations=tuple(Expectation(each.text, now()) for each in first.expectations),
+        expectations=tuple(Expectation(expectation.text, now()) for expectation in first.expectations),
         ran=(),
         model=None,
         best=(),
@@ -67,9 +67,9 @@ def differences(before: Path, after: Path) -> Iterator[str]:
 
 def _facts(folder: Path, study: Study) -> dict[str, str]:
     """What may be the reason: the machine, the program, NPC, the platform's files."""
-    seen = read_environment(folder / ENVIRONMENT) or {}
-    facts = {name: text for name, text in of_machine(seen).items() if name != "NPC"}
-    commit = of_machine(seen).get("NPC", study.version)
+    environment = read_environment(folder / ENVIRONMENT) or {}
+    facts = {name: text for name, text in of_machine(environment).items() if name != "NPC"}
+    commit = of_machine(environment).get("NPC", study.version)
     facts |= {"program": study.sha256[:16], "NPC": commit, "platform": study.platform, "folder": study.folder}
     for file in sorted((folder / PLATFORMS).rglob("*")):
         if file.is_file():
@@ -80,9 +80,9 @@ def _facts(folder: Path, study: Study) -> dict[str, str]:
 def _times(first: Study, second: Study) -> Iterator[str]:
     """Each condition's times, now over then."""
     both = [
-        (each.name, then, new)
-        for each in first.conditions
-        if (then := first.seconds(each.name)) and (new := second.seconds(each.name))
+        (condition.name, then, new)
+        for condition in first.conditions
+        if (then := first.seconds(condition.name)) and (new := second.seconds(condition.name))
     ]
     if not both:
         yield "no condition has times on both sides"

@@ -39,10 +39,10 @@ LOCK: Final = ".study.lock"
 
 def keep_platform(platform: Path, folder: Path) -> None:
     """Copy a platform, and those over which it is written, into a study's folder."""
-    for each in {file.parent for file in platform_files(platform / "platform.xml")}:
-        to = folder / PLATFORMS / each.name
+    for source in {file.parent for file in platform_files(platform / "platform.xml")}:
+        to = folder / PLATFORMS / source.name
         if not to.exists():
-            shutil.copytree(each, to)
+            shutil.copytree(source, to)
 
 
 def go_on(place: StudyPlace) -> int:
@@ -102,7 +102,7 @@ def _programs(study: Study) -> Iterator[str]:
     """What is built in the jobs, of ``build.sh``."""
     of_rates = {"cpu": "clock", "memory": "stream", "network": "bandwidth"}
     yield from (of_rates[name] for name in study.measured)
-    if any(each.memory for each in study.conditions):
+    if any(condition.memory for condition in study.conditions):
         yield "competitor"
 
 
@@ -110,7 +110,7 @@ def _finish_open_runs(place: StudyPlace, env: Mapping[str, str]) -> int | None:
     """Wait for the jobs of earlier JUBE runs; an exit code where they have not ended."""
     for run in sorted((place.folder / RUNS).glob("[0-9]" * 6)):
         try:
-            if not any(each.is_open for each in read_workpackages(run, wait.WRITING_S)):
+            if not any(workpackage.is_open for workpackage in read_workpackages(run, wait.WRITING_S)):
                 continue
         except NoRun:
             continue  # JUBE was killed before it had begun
@@ -130,10 +130,10 @@ def _code_of(ending: wait.Ending | signal.Signals) -> int | None:
 
 def _exit_code(study: Study) -> int:
     """What cannot be had here is no failure."""
-    had = [run for run in study.ran if not run.status.startswith("unavailable: ")]
-    if not any(run.seconds is not None for run in had):
+    tried = [run for run in study.ran if not run.status.startswith("unavailable: ")]
+    if not any(run.seconds is not None for run in tried):
         return wait.EXIT_NOTHING
-    whole = all(run.seconds is not None for run in had) and not missing_of(study, study.ran)
+    whole = all(run.seconds is not None for run in tried) and not missing_of(study, study.ran)
     return 0 if whole else wait.EXIT_PARTLY
 
 
@@ -145,7 +145,7 @@ def _collect(place: StudyPlace) -> None:
         subprocess.run(words, cwd=workplace(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if (run / RECORDS).exists():
             prefix = run.relative_to(place.folder).as_posix()
-            records += [replace(each, raw=f"{prefix}/{each.raw}") for each in read_run(run)]
+            records += [replace(record, raw=f"{prefix}/{record.raw}") for record in read_run(run)]
         if (run / ENVIRONMENT).exists() and not (place.folder / ENVIRONMENT).exists():
             copy(run / ENVIRONMENT, place.folder / ENVIRONMENT)
     if records:

@@ -40,15 +40,17 @@ class ScalingPoint(NamedTuple):
 def scaling(report: Report, run: Run, study: Study) -> Iterator[Block]:
     """Time and efficiencies over CPUs, a line for each number of threads and binding."""
     lines: defaultdict[str, list[ScalingPoint]] = defaultdict(list)
-    for each in study.conditions:
-        seconds = study.seconds(each.name)
-        if each.usual and seconds:
+    for condition in study.conditions:
+        seconds = study.seconds(condition.name)
+        if condition.usual and seconds:
             whole = summarise(seconds)
-            variables = "".join(f", {name}={text}" for name, text in sorted(each.variables.items()))
-            binding = f"{each.binding or 'usual'} binding{variables}"
-            kind = f"{plural(each.threads, 'thread')} a rank, {binding}"
+            variables = "".join(f", {name}={text}" for name, text in sorted(condition.variables.items()))
+            binding = f"{condition.binding or 'usual'} binding{variables}"
+            kind = f"{plural(condition.threads, 'thread')} a rank, {binding}"
             lines[kind].append(
-                ScalingPoint(each.ranks * each.threads, each, whole.median, whole.low, whole.high)
+                ScalingPoint(
+                    condition.ranks * condition.threads, condition, whole.median, whole.low, whole.high
+                )
             )
     for points in lines.values():
         points.sort(key=_order)
@@ -60,8 +62,8 @@ def scaling(report: Report, run: Run, study: Study) -> Iterator[Block]:
     cpus = _cpu_axis([point.cpus for point in every])
 
     def traces_of(value: Callable[[ScalingPoint], float]) -> list[Trace]:
-        each = enumerate(lines.items())
-        return [_trace(kind, points, number, value, run) for number, (kind, points) in each]
+        numbered = enumerate(lines.items())
+        return [_trace(kind, points, number, value, run) for number, (kind, points) in numbered]
 
     def figure(name: str, shows: str, reading: str, y: Axis, traces: Sequence[Trace], table: Table) -> Figure:
         text = f"{shows} The table below has the numbers."
@@ -143,7 +145,7 @@ def _trace(
 
 def _pop(run: Run) -> dict[tuple[str, str], tuple[float, str]]:
     """(condition, kind) → the median of an efficiency as npc observe saw it, and the id of its series."""
-    found = {}
+    axes = {}
     for series in run.series:
         params = series.first.params
         summary = series.summary
@@ -151,8 +153,8 @@ def _pop(run: Run) -> dict[tuple[str, str], tuple[float, str]]:
             series.first.case == OBSERVED and series.first.metric == "efficiency" and "region" not in params
         )
         if wanted and summary and params.get("kind") in _POP and "condition" in params:
-            found[params["condition"], params["kind"]] = summary.median, series.ident
-    return found
+            axes[params["condition"], params["kind"]] = summary.median, series.ident
+    return axes
 
 
 def _pop_traces(run: Run, points: Sequence[ScalingPoint]) -> list[Trace]:
@@ -196,7 +198,7 @@ def _efficiencies(run: Run, study: Study, points: Sequence[ScalingPoint], first:
         known = [pop.get((point.condition.name, kind)) for kind in _POP]
         rows.append((
             Cell(point.condition.name), count(point.cpus), percent(_efficiency(point, first)),
-            *(percent(each[0])._replace(records=(each[1],)) if each else NOTHING for each in known),
+            *(percent(share[0])._replace(records=(share[1],)) if share else NOTHING for share in known),
         ))  # fmt: skip
     names = ("condition", "CPUs", "efficiency", *(f"POP: {kind}" for kind in _POP))
     note = f"Against {first.condition.name}. POP: parallel = load balance × communication."

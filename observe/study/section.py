@@ -62,11 +62,11 @@ def _studies(run: Run) -> Iterator[Study]:
 
 def _study(report: Report, run: Run, study: Study) -> Iterator[Block]:
     yield Heading(f"{report.label(run, '{}: ')}{study.program}")
-    failed = sum(each.seconds is None for each in study.ran)
-    each = f"{study.runs} or more" if study.most else str(study.runs)
+    failed = sum(run.seconds is None for run in study.ran)
+    number_of_runs = f"{study.runs} or more" if study.most else str(study.runs)
     lines = (
         f"{' '.join(study.command)}",
-        f"{len(study.conditions)} conditions, {each} fresh processes each in shuffled order "
+        f"{len(study.conditions)} conditions, {number_of_runs} fresh processes each in shuffled order "
         f"(seed {study.seed}), begun {study.started[:16].replace('T', ' ')}",
         f"{len(study.ran)} runs ended, {failed} of them without a time",
         *study.notes,
@@ -130,19 +130,19 @@ def _interval(low: float | None, high: float | None, form: str) -> Cell:
 
 def _conditions(run: Run, study: Study) -> Table:
     """Every condition with what came of it."""
-    rates = list(dict.fromkeys(name for each in study.ran for name in each.rates))
+    rates = list(dict.fromkeys(name for run in study.ran for name in run.rates))
     rows = []
-    for each in study.conditions:
-        ran = [one for one in study.ran if one.condition == each.name]
-        seconds = study.seconds(each.name)
+    for condition in study.conditions:
+        ran = [one for one in study.ran if one.condition == condition.name]
+        seconds = study.seconds(condition.name)
         low, high = summarise(seconds)[2:4] if seconds else (None, None)
         reasons = "; ".join(dict.fromkeys(one.status for one in ran if one.seconds is None))
         measured = [[one.rates[name] for one in ran if name in one.rates] for name in rates]
         rows.append((
-            Cell(each.name), *map(count, (each.nodes, each.ranks, each.threads)),
-            Cell(each.binding or "usual"),
+            Cell(condition.name), *map(count, (condition.nodes, condition.ranks, condition.threads)),
+            Cell(condition.binding or "usual"),
             Cell(f"{len(seconds)} of {len(ran)}", sort=len(seconds)),
-            quantity(median(seconds) if seconds else None, "s", times_of(run, each.name)),
+            quantity(median(seconds) if seconds else None, "s", times_of(run, condition.name)),
             spread(low, high) if seconds else Cell(""),
             *(quantity(median(values) if values else None, _RATE_UNITS.get(name, "1"))
               for name, values in zip(rates, measured, strict=True)),
@@ -160,19 +160,19 @@ def _conditions(run: Run, study: Study) -> Table:
 
 def _model(report: Report, study: Study, model: ProgramModel) -> Iterator[Block]:
     """The parts of the reference's time with their intervals, and whether the form may be believed."""
-    known = [each for each in model.shares if each.value is not None]
+    known = [share for share in model.shares if share.value is not None]
     verdict = "the form fits" if model.fits else "the form does not fit: do not predict by it"
     lack = "" if model.lack_of_fit is None else f" (lack of fit: p = {model.lack_of_fit:.2g})"
     together = f"intervals hold together with {model.coverage:.0%}"
     shows = f"Of {format_quantity(model.seconds, 's', 4)} of {model.reference}: {together}; {verdict}{lack}."
     rows = tuple(
         (
-            Cell(_SHARES[each.name]),
-            Cell("unknown", sort="", kind="number") if each.value is None else percent(each.value),
-            _interval(each.low, each.high, ".1%"),
-            Cell(each.reason),
+            Cell(_SHARES[share.name]),
+            Cell("unknown", sort="", kind="number") if share.value is None else percent(share.value),
+            _interval(share.low, share.high, ".1%"),
+            Cell(share.reason),
         )
-        for each in model.shares
+        for share in model.shares
     )  # fmt: skip
     table = Table("Numbers: parts of the time", ("of", "share", "interval", "why"), rows)
     if known:
@@ -199,36 +199,36 @@ def _model(report: Report, study: Study, model: ProgramModel) -> Iterator[Block]
 
 
 def _shares_chart(report: Report, study: Study, model: ProgramModel) -> Chart:
-    known = [each for each in model.shares if each.value is not None]
+    known = [share for share in model.shares if share.value is not None]
     traces = []
-    for place, each in enumerate(known):
-        value, y = each.value or 0.0, float(len(known) - place)
+    for place, share in enumerate(known):
+        value, y = share.value or 0.0, float(len(known) - place)
         band = ((0.0, y - 0.32), (value, y - 0.32), (value, y + 0.32), (0.0, y + 0.32))
         lines: tuple[tuple[tuple[float, float], ...], ...] = ()
-        told = f"{_SHARES[each.name]}: {value:.1%}"
-        if each.low is not None and each.high is not None:
-            lines = (((each.low, y), (each.high, y)),)
-            told += f"\n{each.low:.1%} to {each.high:.1%}"
+        text = f"{_SHARES[share.name]}: {value:.1%}"
+        if share.low is not None and share.high is not None:
+            lines = (((share.low, y), (share.high, y)),)
+            text += f"\n{share.low:.1%} to {share.high:.1%}"
         traces.append(
             Trace(
-                _SHARES[each.name],
-                _COLOURS[each.name],
+                _SHARES[share.name],
+                _COLOURS[share.name],
                 lines,
                 (band,),
-                (Mark(value, y, told),),
+                (Mark(value, y, text),),
                 width=3.0,
                 shape=place,
-                tip=told,
+                tip=text,
             )
         )
-    names = tuple(Tick(float(len(known) - place), _SHARES[each.name]) for place, each in enumerate(known))
-    most = max((each.high or each.value or 0.0 for each in known), default=1.0)
+    names = tuple(Tick(float(len(known) - place), _SHARES[share.name]) for place, share in enumerate(known))
+    most = max((share.high or share.value or 0.0 for share in known), default=1.0)
     high = max(1.0, 1.02 * most)
     x = Axis("part of the time", 0.0, high, False,
              tuple(Tick(value, f"{value:.0%}") for value in linear_ticks(0.0, high, 7)))  # fmt: skip
     rows = Axis("", 0.4, len(known) + 0.6, False, names)
-    told = ", ".join(f"{_SHARES[each.name]} {each.value:.0%}" for each in known if each.value is not None)
+    text = ", ".join(f"{_SHARES[share.name]} {share.value:.0%}" for share in known if share.value is not None)
     return Chart(
         report.ident(), f"Where the time of {study.program} goes",
-        f"{told}. The table below has the intervals.", x, rows, tuple(traces), 110 + 42 * len(known),
+        f"{text}. The table below has the intervals.", x, rows, tuple(traces), 110 + 42 * len(known),
     )  # fmt: skip

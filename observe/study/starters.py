@@ -48,29 +48,31 @@ class Starters:
 def ask_platform(place: StudyPlace, study: Study, env: Mapping[str, str]) -> Starters:
     """Ask JUBE, by this study's copy of the platform. Raises click.ClickException where it does not tell."""
     placements = list(dict.fromkeys(map(placement_of, study.conditions)))
-    asked = ",".join("/".join(map(str, placement)) for placement in placements)
+    texts = ",".join("/".join(map(str, placement)) for placement in placements)
     outpath, platform = place.folder / STARTERS, place.platform(study)
     outpath.mkdir(parents=True, exist_ok=True)
     log = outpath / "jube.log"
     words = ["run", str(place.home / "observe/study/starters.xml"), "--hide-animation"]
     words += ["--outpath", str(outpath), "--include-path", str(platform)]
-    env = {**env, "NPC_STUDY_PLACEMENTS": asked}
+    env = {**env, "NPC_STUDY_PLACEMENTS": texts}
     try:
         with open(log, "wb", opener=no_link) as stream, Stop().listening() as stop:
             code = jube.call(words, cwd=workplace(), env=env, log=stream, stop=stop)
     except FileNotFoundError as error:
         raise click.ClickException(wait.missing(error)) from None
     try:
-        found = {_placement(each): each for each in read_workpackages(find_run(outpath))}
+        started = {
+            _placement(workpackage): workpackage for workpackage in read_workpackages(find_run(outpath))
+        }
     except (NoRun, KeyError, ValueError):
-        found = {}
-    if code or set(found) != set(placements):
+        started = {}
+    if code or set(started) != set(placements):
         tail = "\n".join(read_end(log).splitlines()[-5:])
         raise click.ClickException(f"JUBE does not tell how {platform.name} starts programs ({log}):\n{tail}")
-    some = next(iter(found.values()))
+    some = next(iter(started.values()))
     cores = some.parameters.get("cores", "")
     return Starters(
-        words={placement: _words(each.parameters) for placement, each in found.items()},
+        words={placement: _words(workpackage.parameters) for placement, workpackage in started.items()},
         cores=int(cores) if cores.isdecimal() else 0,
         one_machine=some.submitted_by_a_shell(),
     )

@@ -52,4 +52,4 @@ def cached_costs(
 
 def _read(path: Path) -> dict[str, float]:
     seconds = parse_json(read_bytes(path))["seconds"]
-    return {name: float(each) for name, each in seconds.items()}
+    return {name: float(duration) for name, duration in seconds.items()}

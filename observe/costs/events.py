@@ -94,7 +94,7 @@ def _below(depth: int, number: int) -> float:
 def _time_of_all() -> float:
     """CPU seconds of this process and of those that it has waited for."""
     used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _repeated(function: Callable[[int], int], number: int) -> float:
@@ -106,7 +106,7 @@ def _repeated(function: Callable[[int], int], number: int) -> float:
 
 if __name__ == "__main__":
     every = (call_once, call_twice, call_pushed, system_call, fault, switch, work)
-    kinds = {each.__name__: each for each in every}
+    kinds = {program.__name__: program for program in every}
     for line in sys.stdin:
         kind, number = line.split()
         print(kinds[kind](int(number)), flush=True)

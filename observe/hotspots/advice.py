@@ -26,21 +26,21 @@ _WORTH: Final = 0.05
 @rule("slow_library")
 def slow_library(run: Run) -> Judgement:
     """Matrix products by a library that another one beats here, or by one that no name tells."""
-    programs = newest(each for each in run.observed if each.hotspots)
+    programs = newest(observation for observation in run.observed if observation.hotspots)
     if not programs:
         return "no program whose stacks were taken (npc observe --hotspots)"
     rates = [rate for rate in kernel_rates(run.records) if rate.routine in PRODUCTS]
-    found, lacking = [], False
+    lines, lacking = [], False
     for program in programs:
         for share in kernel_shares(program.hotspots.hotspots) if program.hotspots else ():
             if share.routine not in PRODUCTS or share.share < _WORTH:
                 continue
             measured = [rate for rate in rates if rate.routine == share.routine]
             lacking = lacking or not measured
-            found += _hints(program, share, measured) if measured else []
-    if lacking and not found:
+            lines += _hints(program, share, measured) if measured else []
+    if lacking and not lines:
         return "no matrix products by the libraries of this machine (blas, tag compute)"
-    return found
+    return lines
 
 
 def _hints(program: Observed, share: KernelShare, measured: list[KernelRate]) -> list[Hint]:
@@ -48,17 +48,17 @@ def _hints(program: Observed, share: KernelShare, measured: list[KernelRate]) ->
     names = ", ".join(share.functions[:3])
     raw = (program.raw,)
     if not share.library:
-        seen = f"{part} by a library that no name tells ({names}); here {measured_text(measured)}"
-        return [hint("slow_library.unknown", seen, None, raw, application=program.program)]
+        state = f"{part} by a library that no name tells ({names}); here {measured_text(measured)}"
+        return [hint("slow_library.unknown", state, None, raw, application=program.program)]
     faster = faster_library(share, measured)
     if faster is None or share.speedup(faster.factor) < 1 + _WORTH:
         return []
-    seen = f"{part} by {share.library} ({names}); here {measured_text([faster.other, faster.own])}"
+    state = f"{part} by {share.library} ({names}); here {measured_text([faster.other, faster.own])}"
     gain = share.speedup(faster.factor)
     library, application = faster.other.library, program.program
     return [
         hint(
-            "slow_library.faster", seen, gain, raw, library=library, routine=share.routine,
+            "slow_library.faster", state, gain, raw, library=library, routine=share.routine,
             application=application,
         )
     ]  # fmt: skip

@@ -95,24 +95,24 @@ def bound_of(
     metrics = metrics_of(events, samples / rate)
     if not metrics:
         return "unknown", without or "no events were counted in it", {}
-    said = ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in metrics.items())
+    text = ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in metrics.items())
     if samples < _LEAST_SAMPLES:
-        return "unknown", f"{said}: of {samples} samples, too few", metrics
+        return "unknown", f"{text}: of {samples} samples, too few", metrics
     if metrics.get("loads_from_memory", 0.0) >= 1.0:
-        return "memory", f"{said}: a load is on its way from memory all the time", metrics
+        return "memory", f"{text}: a load is on its way from memory all the time", metrics
     if metrics.get("ipc", 0.0) >= _BUSY_IPC:
-        return "compute", f"{said}: {_BUSY_IPC:g} instructions a cycle or more", metrics
-    return "unknown", f"{said}: neither busy nor full of misses", metrics
+        return "compute", f"{text}: {_BUSY_IPC:g} instructions a cycle or more", metrics
+    return "unknown", f"{text}: neither busy nor full of misses", metrics
 
 
 def metrics_of(events: Mapping[str, int], seconds: float) -> dict[str, float]:
     """ipc; llc_misses_per_instruction; loads_from_memory: on their way at a time, on the mean."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     cycles, instructions, misses = (events.get(name) for name in EVENTS)
     if cycles and instructions:
-        found["ipc"] = instructions / cycles
+        values["ipc"] = instructions / cycles
     if instructions and misses is not None:
-        found["llc_misses_per_instruction"] = misses / instructions
+        values["llc_misses_per_instruction"] = misses / instructions
     if misses is not None and seconds > 0:
-        found["loads_from_memory"] = misses * _MEMORY_LATENCY_S / seconds
-    return found
+        values["loads_from_memory"] = misses * _MEMORY_LATENCY_S / seconds
+    return values

@@ -15,10 +15,10 @@ from npc.machine.preflight import Environment, MpiTrial, check
 )
 def no_perf(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """No perf, or a script in its place that finds none for this kernel."""
-    found = environment["tools"].get("perf")
-    if found is None:
+    perf = environment["tools"].get("perf")
+    if perf is None:
         yield "there is no perf"
-    elif not found["version"]:
+    elif not perf["version"]:
         from npc.observe.hotspots.perf import find_perf
 
         other = find_perf()
@@ -37,9 +37,9 @@ def perf_sees_part(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     from npc.observe.hotspots.perf import is_privileged, sight_at
 
     paranoid = environment["kernel"]["perf_event_paranoid"]
-    seen = sight_at(paranoid, is_privileged())
-    if environment["tools"].get("perf") and seen.line:
-        what = "this user's programs, not the system" if seen.own else "nothing to this user"
+    access = sight_at(paranoid, is_privileged())
+    if environment["tools"].get("perf") and access.line:
+        what = "this user's programs, not the system" if access.own else "nothing to this user"
         yield f"perf shows {what} (perf_event_paranoid {paranoid})"
 
 

@@ -32,9 +32,10 @@ class Latency(NamedTuple):
 
 def chain(loop: Sequence[Instruction], latencies: Sequence[Latency]) -> float:
     """Cycles an iteration of the slowest circle through registers; what goes through memory is not in it."""
-    does = [effects(each) for each in loop]
+    does = [effects(instruction) for instruction in loop]
     waits = [
-        Latency(0.0, 0.0) if is_copy(each) else latency for each, latency in zip(loop, latencies, strict=True)
+        Latency(0.0, 0.0) if is_copy(instruction) else latency
+        for instruction, latency in zip(loop, latencies, strict=True)
     ]
     ready: dict[str, float] = {}
     ends = []
@@ -85,24 +86,28 @@ def _is_earlier(apart: int, step: int, in_order: bool) -> bool:
 
 def _places(loop: Sequence[Instruction]) -> list[_Address | None]:
     """The address of each instruction's operand in memory; None without one, or where it moves otherwise."""
-    moves = [_moves(each) for each in loop]
+    moves = [_moves(instruction) for instruction in loop]
     whole: dict[str, int] = defaultdict(int)
     for register, by in moves:
         whole[register] += by
-    lost = {name for each, move in zip(loop, moves, strict=True) for name in effects(each).writes - {move[0]}}
+    lost = {
+        name
+        for instruction, move in zip(loop, moves, strict=True)
+        for name in effects(instruction).writes - {move[0]}
+    }
     so_far: dict[str, int] = defaultdict(int)
-    found: list[_Address | None] = []
-    for each, (register, by) in zip(loop, moves, strict=True):
-        address = _ADDRESS.fullmatch(each.memory.partition("{")[0])
-        if address is None or lost & set(effects(each).address):
-            found.append(None)
+    addresses: list[_Address | None] = []
+    for instruction, (register, by) in zip(loop, moves, strict=True):
+        address = _ADDRESS.fullmatch(instruction.memory.partition("{")[0])
+        if address is None or lost & set(effects(instruction).address):
+            addresses.append(None)
         else:
             offset, base, index, scale = (part or "" for part in address.groups())
             wide = (wide_name(base), wide_name(index), scale)
             far = [names[wide[0]] + names[wide[1]] * int(scale or 1) for names in (so_far, whole)]
-            found.append(_Address(wide, int(offset or "0", 16) + far[0], far[1]))
+            addresses.append(_Address(wide, int(offset or "0", 16) + far[0], far[1]))
         so_far[register] += by
-    return found
+    return addresses
 
 
 def _moves(instruction: Instruction) -> tuple[str, int]:
@@ -115,9 +120,9 @@ def _moves(instruction: Instruction) -> tuple[str, int]:
         return wide_name(operands[-1]), by if name == "add" else -by
     if (
         name == "lea"
-        and (found := _ADDRESS.fullmatch(operands[0]))
-        and found[2] == operands[-1]
-        and not found[3]
+        and (match := _ADDRESS.fullmatch(operands[0]))
+        and match[2] == operands[-1]
+        and not match[3]
     ):
-        return wide_name(operands[-1]), int(found[1] or "0", 16)
+        return wide_name(operands[-1]), int(match[1] or "0", 16)
     return "", 0

@@ -68,7 +68,9 @@ class Instruction:
         """The operand in memory as AT&T writes it, empty without one. ``lea`` and prefetches have none."""
         if self.mnemonic.startswith(("lea", "nop", "prefetch")) or self.jumps or self.mnemonic == "call":
             return ""
-        return next((each for each in self.operands if "(" in each and not each.startswith("%st(")), "")
+        return next(
+            (operand for operand in self.operands if "(" in operand and not operand.startswith("%st(")), ""
+        )
 
     @cached_property
     def stores(self) -> bool:
@@ -81,10 +83,10 @@ class Instruction:
         """Bytes of the operand in memory; 0 without one. Raises NotRead where objdump does not say."""
         if not self.memory:
             return 0
-        found = _POINTER.search(self.intel)
-        if found is None:
+        match = _POINTER.search(self.intel)
+        if match is None:
             raise NotRead(f"objdump does not say how many bytes `{self.text}` moves")
-        return _SIZES[found[1]]
+        return _SIZES[match[1]]
 
     @property
     def jumps(self) -> bool:
@@ -93,8 +95,8 @@ class Instruction:
     @cached_property
     def target(self) -> int | None:
         """Where a jump goes; None where a register or memory says so."""
-        found = _TARGET.fullmatch(" ".join(self.operands)) if self.jumps else None
-        return int(found[1], 16) if found else None
+        match = _TARGET.fullmatch(" ".join(self.operands)) if self.jumps else None
+        return int(match[1], 16) if match else None
 
 
 def disassemble(path: Path, first: int, after: int) -> list[Instruction]:
@@ -137,11 +139,11 @@ def _after(text: str, words: int) -> str:
 def _split(text: str) -> tuple[str, ...]:
     """Operands at the commas outside of brackets."""
     text = re.sub(r" <[^>]*>$", "", text)
-    found, depth, begin = [], 0, 0
+    parts, depth, begin = [], 0, 0
     for place, letter in enumerate(text):
         depth += letter in "([{"
         depth -= letter in ")]}"
         if letter == "," and depth == 0:
-            found.append(text[begin:place].strip())
+            parts.append(text[begin:place].strip())
             begin = place + 1
-    return tuple(filter(None, [*found, text[begin:].strip()]))
+    return tuple(filter(None, [*parts, text[begin:].strip()]))

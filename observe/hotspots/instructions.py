@@ -94,18 +94,18 @@ def flop(instruction: Instruction) -> float:
     two. Minima, comparisons and conversions are none. Of a masked instruction all elements count: no more
     than that."""
     name = instruction.mnemonic
-    found = _ARITHMETIC.fullmatch(name) or _FUSED.fullmatch(name)
-    if found is None:
+    match = _ARITHMETIC.fullmatch(name) or _FUSED.fullmatch(name)
+    if match is None:
         return 0.0
-    packed, kind = found.groups()
+    packed, kind = match.groups()
     elements = _vector_bytes(instruction) // _ELEMENTS[kind] if packed == "p" else 1
     return elements * (2.0 if _FUSED.fullmatch(name) else 1.0)
 
 
 def precision(instruction: Instruction) -> str:
     """Of its FLOP: double, single, half."""
-    found = _ARITHMETIC.fullmatch(instruction.mnemonic) or _FUSED.fullmatch(instruction.mnemonic)
-    return {"d": "double", "s": "single", "h": "half"}[found[2]] if found else "double"
+    match = _ARITHMETIC.fullmatch(instruction.mnemonic) or _FUSED.fullmatch(instruction.mnemonic)
+    return {"d": "double", "s": "single", "h": "half"}[match[2]] if match else "double"
 
 
 def is_masked(instruction: Instruction) -> bool:
@@ -122,7 +122,7 @@ def bytes_moved(instruction: Instruction) -> float:
     if gather := _GATHER.fullmatch(instruction.mnemonic):
         element = 8 if re.search(r"(?:pd|[dq]q)$", instruction.mnemonic) else 4
         index = max((_WIDTHS[letter] for letter, _ in _VECTOR.findall(instruction.memory)), default=16)
-        values = [each for each in instruction.operands if each != instruction.memory]
+        values = [operand for operand in instruction.operands if operand != instruction.memory]
         vector = _WIDTHS[_VECTOR.findall(values[-1])[0][0]]
         return float(element * min(vector // element, index // (4 if gather[1] == "d" else 8)))
     if instruction.stores and not (
@@ -145,7 +145,7 @@ def reads_memory(instruction: Instruction) -> bool:
 def is_copy(instruction: Instruction) -> bool:
     """Whether it copies a register to another."""
     return bool(_COPIES.fullmatch(instruction.mnemonic)) and all(
-        each.startswith("%") and "{" not in each for each in instruction.operands
+        operand.startswith("%") and "{" not in operand for operand in instruction.operands
     )
 
 
@@ -154,7 +154,7 @@ def effects(instruction: Instruction) -> InstructionEffects:
     what is said of chains stays a lower bound."""
     name, operands = instruction.mnemonic, instruction.operands
     address = frozenset(_registers(instruction.memory)) if instruction.memory else frozenset()
-    values = [frozenset(_registers(each)) for each in operands if each != instruction.memory]
+    values = [frozenset(_registers(operand)) for operand in operands if operand != instruction.memory]
     everything = frozenset().union(*values)
     if _SILENT.fullmatch(name):
         return InstructionEffects(frozenset(), frozenset(), frozenset())
@@ -177,7 +177,7 @@ def effects(instruction: Instruction) -> InstructionEffects:
     if _IDIOM.fullmatch(name) and len(operands) > 1 and len(set(compared)) == 1:
         return InstructionEffects(target | flags, frozenset(), frozenset())
     sources = frozenset().union(
-        *(frozenset(_registers(each)) for each in operands[:-1] if each != instruction.memory)
+        *(frozenset(_registers(operand)) for operand in operands[:-1] if operand != instruction.memory)
     )
     if _keeps(instruction):
         sources |= target
@@ -220,18 +220,18 @@ def wide_name(name: str) -> str:
     """The register that a narrow one is part of: ``eax`` and ``al`` → ``a``, ``xmm3`` → ``v3``; empty for
     those whose values are not followed (segments, the instruction's own place)."""
     name = name.removeprefix("%")
-    if found := re.fullmatch(r"[xyz]mm(\d+)", name):
-        return f"v{found[1]}"
-    if found := re.fullmatch(r"(r\d+)[dwb]?|(k\d)", name):
-        return found[1] or found[2]
-    if found := re.fullmatch(r"[re]?([abcd])x|([abcd])[lh]", name):
-        return found[1] or found[2]
-    if found := re.fullmatch(r"[re]?(si|di|bp|sp)l?", name):
-        return found[1]
+    if match := re.fullmatch(r"[xyz]mm(\d+)", name):
+        return f"v{match[1]}"
+    if match := re.fullmatch(r"(r\d+)[dwb]?|(k\d)", name):
+        return match[1] or match[2]
+    if match := re.fullmatch(r"[re]?([abcd])x|([abcd])[lh]", name):
+        return match[1] or match[2]
+    if match := re.fullmatch(r"[re]?(si|di|bp|sp)l?", name):
+        return match[1]
     return ""
 
 
 def _vector_bytes(instruction: Instruction) -> int:
     """Bytes of the vectors that it works on: those of its destination, or of its operand in memory."""
-    found = [_WIDTHS[letter] for each in instruction.operands for letter, _ in _VECTOR.findall(each)]
-    return max(found, default=16)
+    widths = [_WIDTHS[letter] for operand in instruction.operands for letter, _ in _VECTOR.findall(operand)]
+    return max(widths, default=16)

@@ -85,12 +85,12 @@ def core_of(processor: Mapping[str, Any]) -> Core:
     if processor.get("machine", "x86_64") not in ("x86_64", "AMD64"):
         raise NoModel(f"loops are modelled on x86-64 only, not on {processor['machine']}")
     family, number = processor.get("family"), processor.get("model")
-    found: Core | None = None
+    simulated: Core | None = None
     if isinstance(family, int) and isinstance(number, int):
         if processor.get("vendor") == "GenuineIntel" and family == 6:
-            found = _INTEL.get(number)
+            simulated = _INTEL.get(number)
         elif processor.get("vendor") == "AuthenticAMD":
-            found = next(
+            simulated = next(
                 (
                     core
                     for (its, first, last), core in _AMD.items()
@@ -98,26 +98,26 @@ def core_of(processor: Mapping[str, Any]) -> Core:
                 ),
                 None,
             )
-    if found is None:
+    if simulated is None:
         raise NoModel(f"no model of LLVM's is known here for {_described(processor)}: nothing is guessed")
-    if processor.get("amx") and found.name != "sapphirerapids":
+    if processor.get("amx") and simulated.name != "sapphirerapids":
         raise NoModel(
             f"{_described(processor)} has no AMX, and this one has: a virtual machine hides its name"
         )
-    return found
+    return simulated
 
 
 @lru_cache(maxsize=1)
 def newest_tool() -> tuple[str, str]:
     """Path and version of the newest llvm-mca in PATH; empty ones without."""
-    found = [("", "")]
+    versions = [("", "")]
     for folder in map(Path, os.environ.get("PATH", "").split(os.pathsep)):
         for path in folder.glob("llvm-mca*") if folder.is_dir() else ():
             if _TOOL.fullmatch(path.name) and (
-                said := _VERSION.search(run([path, "--version"], timeout_s=_TIMEOUT_S).stdout)
+                match := _VERSION.search(run([path, "--version"], timeout_s=_TIMEOUT_S).stdout)
             ):
-                found.append((str(path), said[1]))
-    return max(found, key=lambda each: _numbers(each[1]))
+                versions.append((str(path), match[1]))
+    return max(versions, key=lambda version: _numbers(version[1]))
 
 
 def _described(processor: Mapping[str, Any]) -> str:
@@ -126,4 +126,4 @@ def _described(processor: Mapping[str, Any]) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(each) for each in version.split(".") if each.isdecimal())
+    return tuple(int(number) for number in version.split(".") if number.isdecimal())

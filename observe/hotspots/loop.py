@@ -77,10 +77,12 @@ def _read(path: Path) -> ElfFile:
 
 def bound_of(loop: Loop, model: Model, clock_hz: float, clock: str, source: str = "") -> LoopBound:
     """What the model says of the loop. Raises NoModel, and NotRead where the bytes are not known."""
-    code = [each for each in loop.code if not re.match(r"nop|endbr|data16", each.mnemonic)]
-    asked = _as_dispatched(code)
-    needs = needs_of([_assembler_text(each) for each in asked], model)
-    chain_cycles = chain(asked, _latencies(asked, needs.latencies, model))
+    code = [
+        instruction for instruction in loop.code if not re.match(r"nop|endbr|data16", instruction.mnemonic)
+    ]
+    dispatched = _as_dispatched(code)
+    needs = needs_of([_assembler_text(instruction) for instruction in dispatched], model)
+    chain_cycles = chain(dispatched, _latencies(dispatched, needs.latencies, model))
     flop = sum(map(instructions.flop, code))
     slower = max(needs.ports, chain_cycles)
     return LoopBound(
@@ -105,9 +107,12 @@ def _as_dispatched(code: Sequence[Instruction]) -> list[Instruction]:
     """Without the conditional jumps that the decoders fuse with the comparison before them, since LLVM's
     models do not; and without a jump that only closes the loop."""
     return [
-        each
-        for before, each in zip([None, *code], code, strict=False)
-        if not (each.jumps and (each.mnemonic == "jmp" or (before and _FUSED.fullmatch(before.mnemonic))))
+        instruction
+        for before, instruction in zip([None, *code], code, strict=False)
+        if not (
+            instruction.jumps
+            and (instruction.mnemonic == "jmp" or (before and _FUSED.fullmatch(before.mnemonic)))
+        )
     ]
 
 
@@ -121,11 +126,11 @@ def _assembler_text(instruction: Instruction) -> str:
 def _latencies(code: Sequence[Instruction], whole: Sequence[float], model: Model) -> list[Latency]:
     """The model's latency of an instruction that loads and computes is from its address; from its other
     operands it is that of the same with a register in the place of memory."""
-    found = []
-    for each, latency in zip(code, whole, strict=True):
-        text = _with_register(each) if each.memory and not each.stores else ""
-        found.append(Latency(min(_latency(text, model), latency) if text else latency, latency))
-    return found
+    reasons = []
+    for instruction, latency in zip(code, whole, strict=True):
+        text = _with_register(instruction) if instruction.memory and not instruction.stores else ""
+        reasons.append(Latency(min(_latency(text, model), latency) if text else latency, latency))
+    return reasons
 
 
 @lru_cache
@@ -138,7 +143,7 @@ def _latency(text: str, model: Model) -> float:
 
 def _with_register(instruction: Instruction) -> str:
     """With a register in the place of its operand in memory; empty where it only loads."""
-    others = [each for each in instruction.operands if each != instruction.memory]
+    others = [operand for operand in instruction.operands if operand != instruction.memory]
     if not instructions.effects(instruction).reads:
         return ""
     size = instruction.operand_bytes
@@ -155,16 +160,16 @@ def _with_register(instruction: Instruction) -> str:
 def _precision(code: Sequence[Instruction]) -> str:
     """Of most of its FLOP; empty without any."""
     by_precision: Counter[str] = Counter()
-    for each in code:
-        by_precision[instructions.precision(each)] += int(instructions.flop(each))
-    name, most = max(by_precision.items(), key=lambda each: each[1])
+    for instruction in code:
+        by_precision[instructions.precision(instruction)] += int(instructions.flop(instruction))
+    name, most = max(by_precision.items(), key=lambda item: item[1])
     return name if most else ""
 
 
 def _notes(code: Sequence[Instruction], model: str) -> Iterable[str]:
-    if any(instructions.is_masked(each) and instructions.flop(each) for each in code):
+    if any(instructions.is_masked(instruction) and instructions.flop(instruction) for instruction in code):
         yield "under a mask: its FLOP are an upper bound"
-    if any("gather" in each.mnemonic for each in code) and ", znver" in model:
+    if any("gather" in instruction.mnemonic for instruction in code) and ", znver" in model:
         yield "LLVM's models of AMD's processors take a gather for one load: it takes far more cycles"
     if model.endswith("sapphirerapids") and any(map(instructions.flop, code)):
         yield "LLVM's model adds in 3 cycles, this core in 2 after another addition: the chain may be shorter"

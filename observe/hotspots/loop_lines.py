@@ -13,12 +13,12 @@ def loop_lines(hotspots: Sequence[Hotspot]) -> Iterator[str]:
     """What their loops need at least, and why nothing is said of the others; of those where nobody looked
     nothing."""
     without: defaultdict[str, list[str]] = defaultdict(list)
-    for each in hotspots:
-        if each.loop is not None:
-            yield _line(each.function, each.loop)
-            yield from map("  {}".format, each.loop.notes)
-        elif each.loop_reason:
-            without[each.loop_reason].append(each.function)
+    for hotspot in hotspots:
+        if hotspot.loop is not None:
+            yield _line(hotspot.function, hotspot.loop)
+            yield from map("  {}".format, hotspot.loop.notes)
+        elif hotspot.loop_reason:
+            without[hotspot.loop_reason].append(hotspot.function)
     for reason, functions in without.items():
         yield f"loop of {', '.join(functions)}: no bound: {reason}"
 

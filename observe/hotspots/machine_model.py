@@ -42,7 +42,9 @@ def read_needs(text: str) -> CycleNeeds:
     """Of what ``llvm-mca --json --instruction-info`` prints. Raises NoModel."""
     try:
         region = json.loads(text[text.index("{") :])["CodeRegions"][0]
-        latencies = tuple(float(each["Latency"]) for each in region["InstructionInfoView"]["InstructionList"])
+        latencies = tuple(
+            float(instruction["Latency"]) for instruction in region["InstructionInfoView"]["InstructionList"]
+        )
         return CycleNeeds(float(region["SummaryView"]["BlockRThroughput"]), latencies)
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise NoModel(f"llvm-mca printed what is not understood here ({error!r})") from None

@@ -74,8 +74,8 @@ class RankStacks(msgspec.Struct, kw_only=True):
                 raise ValueError(f"its tree has no place for {parent, function}")
         if not all(0 <= function < frames for function, *_ in self.own):
             raise ValueError("samples of a function that is not there")
-        for each in self.addresses:
-            for address in each.counts:
+        for place in self.addresses:
+            for address in place.counts:
                 int(address, 16)
 
 
@@ -173,11 +173,11 @@ class _Merged:
                 counted.events[event] += times
         # of several kinds of nodes, or of programs, the code and the processor of the first rank count
         self._processor = self._processor or rank.processor
-        for each in rank.addresses:
-            mine = SampledFunction(Path(each.module), each.build_id, each.range, Counter())
-            known = self._code.setdefault((each.function, PurePath(each.module).name), mine)
+        for place in rank.addresses:
+            mine = SampledFunction(Path(place.module), place.build_id, place.range, Counter())
+            known = self._code.setdefault((place.function, PurePath(place.module).name), mine)
             if known[:3] == mine[:3]:
-                known.counts.update({int(address, 16): count for address, count in each.counts.items()})
+                known.counts.update({int(address, 16): count for address, count in place.counts.items()})
         rank.frames, rank.tree, rank.own, rank.addresses = [], [], [], []
         self._ranks.append(rank)
 
@@ -206,7 +206,7 @@ class _Merged:
         """The tree without what is rare, and the share below which that is."""
         names = list(self._functions)
         share = _LEAST_SHARE
-        while sum(each.samples >= share * total for each in self._shares) > _MOST_FRAMES:
+        while sum(one.samples >= share * total for one in self._shares) > _MOST_FRAMES:
             share *= 2
         places = {0: 0}
         frames: list[Frame] = []
@@ -231,18 +231,22 @@ class _Merged:
 
     def _hottest(self, total: int, compared: int, rate: float, without: str) -> Iterator[Hotspot]:
         names = list(self._functions)
-        ordered = sorted(self._counted.items(), key=lambda each: -each[1].samples)
+        ordered = sorted(self._counted.items(), key=lambda item: -item[1].samples)
         loops = 0
         for number, function in ordered[:_MOST_HOTSPOTS]:
             share = function.samples / max(total, 1)
             if share >= _LEAST_HOTSPOT:
                 bound = bound_of(function.samples, function.kinds, function.events, rate, without)
                 spread = function.among(compared, share)
-                found = Hotspot(*names[number], share, *spread, *bound[:2], metrics=bound[2])
-                loops += found.bound not in ("mpi", "io")
-                if found.bound not in ("mpi", "io") and loops <= _MOST_LOOPS and names[number] in self._code:
-                    found = with_loop(found, self._code[names[number]], self._processor)
-                yield found
+                hotspot = Hotspot(*names[number], share, *spread, *bound[:2], metrics=bound[2])
+                loops += hotspot.bound not in ("mpi", "io")
+                if (
+                    hotspot.bound not in ("mpi", "io")
+                    and loops <= _MOST_LOOPS
+                    and names[number] in self._code
+                ):
+                    hotspot = with_loop(hotspot, self._code[names[number]], self._processor)
+                yield hotspot
 
 
 def _noted(ranks: Sequence[RankStacks], samples: int, least: float) -> Iterator[str]:

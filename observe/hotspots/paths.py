@@ -45,11 +45,11 @@ class Graph:
 
     @cached_property
     def from_where(self) -> Mapping[int, tuple[int, ...]]:
-        found: dict[int, list[int]] = {start: [] for start in self.blocks}
+        predecessors: dict[int, list[int]] = {start: [] for start in self.blocks}
         for start, targets in self.leads.items():
             for target in targets:
-                found[target].append(start)
-        return {start: tuple(sources) for start, sources in found.items()}
+                predecessors[target].append(start)
+        return {start: tuple(sources) for start, sources in predecessors.items()}
 
 
 def hottest_loop(code: Sequence[Instruction], samples: Mapping[int, int]) -> Loop:
@@ -65,7 +65,7 @@ def hottest_loop(code: Sequence[Instruction], samples: Mapping[int, int]) -> Loo
         if around:
             inner[min(around, key=lambda header: len(loops[header]))] += count
     total = sum(samples.values())
-    header, hot = max(inner.items(), key=lambda each: each[1], default=(0, 0))
+    header, hot = max(inner.items(), key=lambda item: item[1], default=(0, 0))
     if not hot:
         raise NoLoop(f"none of its {total} samples is in a loop")
     if hot < _LEAST:
@@ -78,7 +78,7 @@ def hottest_loop(code: Sequence[Instruction], samples: Mapping[int, int]) -> Loo
             f"its hottest loop, at {header:#x}, has another loop in it, which ends too soon to count alone"
         )
     path = _way(graph, header, body, by_block)
-    run = tuple(each for block in path for each in graph.blocks[block])
+    run = tuple(instruction for block in path for instruction in graph.blocks[block])
     if reason := next(filter(None, map(obstacle, run)), ""):
         raise NoLoop(f"its hottest loop, at {header:#x}: {reason}")
     return Loop(run, hot / total)
@@ -86,21 +86,21 @@ def hottest_loop(code: Sequence[Instruction], samples: Mapping[int, int]) -> Loo
 
 def blocks_of(code: Sequence[Instruction]) -> Graph:
     """Straight pieces of code and where they lead. A jump out of the function leads nowhere."""
-    inside = {each.address for each in code}
+    inside = {instruction.address for instruction in code}
     starts = {code[0].address}
-    for each, after in pairwise(code):
-        if _ends(each):
+    for instruction, after in pairwise(code):
+        if _ends(instruction):
             starts.add(after.address)
-        if each.target in inside:
-            starts.add(each.target)
+        if instruction.target in inside:
+            starts.add(instruction.target)
     if code[-1].target in inside:
         starts.add(code[-1].target)
     blocks: dict[int, list[Instruction]] = {}
     block: list[Instruction] = []
-    for each in code:
-        if each.address in starts:
-            block = blocks.setdefault(each.address, [])
-        block.append(each)
+    for instruction in code:
+        if instruction.address in starts:
+            block = blocks.setdefault(instruction.address, [])
+        block.append(instruction)
     order = sorted(blocks)
     leads = {}
     for start, following in zip(order, [*order[1:], None], strict=True):
@@ -116,18 +116,18 @@ def natural_loops(graph: Graph) -> dict[int, Set[int]]:
     """The blocks of every loop by the block that it begins with; loops with one begin are one."""
     order = _order(graph)
     above = _dominators(graph, order)
-    found: dict[int, set[int]] = {}
+    loops: dict[int, set[int]] = {}
     for block in above:
         for header in graph.leads[block]:
             if _is_over(header, block, above, order):
-                body = found.setdefault(header, {header})
+                body = loops.setdefault(header, {header})
                 left = [block]
                 while left:
-                    each = left.pop()
-                    if each not in body:
-                        body.add(each)
-                        left += [source for source in graph.from_where[each] if source in above]
-    return dict(found)
+                    current = left.pop()
+                    if current not in body:
+                        body.add(current)
+                        left += [source for source in graph.from_where[current] if source in above]
+    return dict(loops)
 
 
 def _order(graph: Graph) -> dict[int, int]:
@@ -135,16 +135,16 @@ def _order(graph: Graph) -> dict[int, int]:
     post-order)."""
     entry = min(graph.blocks)
     done: list[int] = []
-    seen = {entry}
+    visited = {entry}
     left = [(entry, iter(graph.leads[entry]))]
     while left:
         block, targets = left[-1]
-        target = next((each for each in targets if each not in seen), None)
+        target = next((neighbour for neighbour in targets if neighbour not in visited), None)
         if target is None:
             done.append(block)
             left.pop()
         else:
-            seen.add(target)
+            visited.add(target)
             left.append((target, iter(graph.leads[target])))
     return {block: number for number, block in enumerate(reversed(done))}
 
@@ -208,13 +208,13 @@ def _way(graph: Graph, header: int, body: Set[int], samples: Mapping[int, int]) 
 
 def _ways(graph: Graph, header: int, body: Set[int]) -> Iterator[tuple[int, ...]]:
     """The ways from a loop's begin to it again; one more than `_MOST_PATHS` at most."""
-    found = 0
+    number = 0
     left: list[tuple[int, ...]] = [(header,)]
-    while left and found <= _MOST_PATHS:
+    while left and number <= _MOST_PATHS:
         way = left.pop()
         for target in graph.leads[way[-1]]:
             if target == header:
-                found += 1
+                number += 1
                 yield way
             elif target in body and target not in way:
                 left.append((*way, target))
@@ -222,11 +222,11 @@ def _ways(graph: Graph, header: int, body: Set[int]) -> Iterator[tuple[int, ...]
 
 def _by_block(graph: Graph, samples: Mapping[int, int]) -> Counter[int]:
     starts = sorted(graph.blocks)
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for address, count in samples.items():
         if address >= starts[0]:
-            found[starts[bisect_right(starts, address) - 1]] += count
-    return found
+            counts[starts[bisect_right(starts, address) - 1]] += count
+    return counts
 
 
 def _ends(instruction: Instruction) -> bool:

@@ -46,18 +46,20 @@ def find_perf(root: Path = Path("/")) -> Perf:
     """The perf of ``PATH``, or another kernel's."""
     given = shutil.which("perf")
     others = sorted((path for pattern in _PATHS for path in root.glob(pattern)), reverse=True)
-    said = ""
+    refusal = ""
     for path in [*filter(None, (given,)), *map(str, others)]:
-        asked = run([path, "version", "--build-options"], timeout_s=_TIMEOUT_S)
-        version = re.search(r"perf version (\S+)", asked.stdout)
-        if asked.returncode == 0 and version:
-            compresses = re.search(r"zstd: \[ *on", asked.stdout) is not None
+        options = run([path, "version", "--build-options"], timeout_s=_TIMEOUT_S)
+        version = re.search(r"perf version (\S+)", options.stdout)
+        if options.returncode == 0 and version:
+            compresses = re.search(r"zstd: \[ *on", options.stdout) is not None
             return Perf(path, version[1], compresses=compresses)
         # "WARNING: perf not found for kernel 5.15.0-91" (Ubuntu), "E: linux-perf-5.10 is not installed."
-        words = (asked.stderr or asked.stdout).strip()
-        said = said or f"{path}: {words.splitlines()[0] if words else f'exit code {asked.returncode}'}"
-    if said:
-        return Perf("", "", f"{said} (apt-get install linux-perf; Ubuntu: linux-tools-$(uname -r))")
+        words = (options.stderr or options.stdout).strip()
+        refusal = (
+            refusal or f"{path}: {words.splitlines()[0] if words else f'exit code {options.returncode}'}"
+        )
+    if refusal:
+        return Perf("", "", f"{refusal} (apt-get install linux-perf; Ubuntu: linux-tools-$(uname -r))")
     return Perf("", "", f"there is no perf here (apt-get install {PACKAGE}; elsewhere the package perf)")
 
 

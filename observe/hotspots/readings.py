@@ -33,10 +33,10 @@ def _hottest(hotspots: Hotspots, ranks: str) -> Iterator[Reading]:
         return
     of_a_sample = 1.0 / (hotspots.rate * hotspots.ranks)
     yield Reading(OBSERVED, "time", hotspots.samples * of_a_sample, None, OK, params | {"part": "computing"})
-    for each in hotspots.hotspots[:_MOST_HOTSPOTS]:
-        if each.share >= _LEAST_HOTSPOT and not each.function.startswith("0x"):
-            seconds = each.share * hotspots.samples * of_a_sample
-            kind = f"{each.function} ({each.module})"
+    for hotspot in hotspots.hotspots[:_MOST_HOTSPOTS]:
+        if hotspot.share >= _LEAST_HOTSPOT and not hotspot.function.startswith("0x"):
+            seconds = hotspot.share * hotspots.samples * of_a_sample
+            kind = f"{hotspot.function} ({hotspot.module})"
             yield Reading(OBSERVED, "time", seconds, None, OK, params | {"part": "in function", "kind": kind})
 
 
@@ -48,18 +48,22 @@ def _hot_loops(hotspots: Hotspots, document: dict[str, Any]) -> Iterator[Reading
     ranks = max((node["ranks"] for node in nodes), default=1)
     # of a program with threads more cores than ranks are busy
     busy = hotspots.samples / hotspots.rate / seconds if hotspots.rate and seconds else 0.0
-    for each in hotspots.hotspots:
-        params = {"layer": "hotspots", "kind": f"{each.function} ({each.module})"}
-        loop = each.loop
-        if each.share < _LEAST_HOTSPOT or not (loop or each.loop_reason) or each.function.startswith("0x"):
+    for hotspot in hotspots.hotspots:
+        params = {"layer": "hotspots", "kind": f"{hotspot.function} ({hotspot.module})"}
+        loop = hotspot.loop
+        if (
+            hotspot.share < _LEAST_HOTSPOT
+            or not (loop or hotspot.loop_reason)
+            or hotspot.function.startswith("0x")
+        ):
             continue
         if loop is None:
-            why = f"unavailable: {each.loop_reason}"
+            why = f"unavailable: {hotspot.loop_reason}"
             yield Reading(HOT_LOOP, "cycles", None, None, why, params | {"part": "ports"})
             continue
         params |= {"precision": loop.precision} if loop.precision else {}
         params |= {"loop": loop.source or loop.address, "model": loop.model}
-        params |= {"share": f"{each.share * loop.share:.4g}", "cores": str(max(ranks, round(busy)))}
+        params |= {"share": f"{hotspot.share * loop.share:.4g}", "cores": str(max(ranks, round(busy)))}
         cycles = {"ports": loop.port_cycles, "dependencies": loop.chain_cycles}
         for part, value in cycles.items():
             yield Reading(HOT_LOOP, "cycles", value, None, OK, params | {"part": part})

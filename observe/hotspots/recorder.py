@@ -65,7 +65,7 @@ class HotspotRecorder(Companion):
     @property
     def files(self) -> tuple[int, ...]:
         """Descriptors that `end` needs."""
-        return tuple(each for each in (self._data, self._said) if each >= 0)
+        return tuple(descriptor for descriptor in (self._data, self._said) if descriptor >= 0)
 
     def begin(self, process: int) -> None:
         """Start perf on a process, its threads and its children, and wait until it samples."""
@@ -102,8 +102,8 @@ class HotspotRecorder(Companion):
             "processor": node_processor() if not told(LOCAL_RANK) else {},
         }
         document = to_document(stacks, about)
-        for each in self.files:
-            os.close(each)
+        for file in self.files:
+            os.close(file)
         try:
             save(document, self._path)
         except OSError as error:
@@ -139,8 +139,8 @@ class HotspotRecorder(Companion):
                 start_new_session=True,  # what the launcher sends to its ranks is not meant for it
                 preexec_fn=beside,
             )
-            for each in (told_to, answer):
-                os.close(each)
+            for descriptor in (told_to, answer):
+                os.close(descriptor)
             self._recorder = read(perf.pid)
             with contextlib.suppress(OSError):  # it has ended: so there is no answer either
                 os.write(tell, b"enable\n")
@@ -156,7 +156,7 @@ class HotspotRecorder(Companion):
         """Options that have hardware events counted, of those that this processor has."""
         devices = Path("/sys/bus/event_source/devices")
         try:
-            has_counters = any(each.name.startswith(_PMU) for each in devices.iterdir())
+            has_counters = any(device.name.startswith(_PMU) for device in devices.iterdir())
         except OSError:
             has_counters = False
         if not has_counters:
@@ -224,9 +224,9 @@ class HotspotRecorder(Companion):
         if script.returncode == -signal.SIGKILL:
             yield f"perf script took more than {_SCRIPT_S:.0f} s: only the first samples are counted"
         elif script.returncode:
-            said = self._last_words()
+            last_words = self._last_words()
             # "Was the 'perf record' command properly terminated?"
-            raise OSError(KILLED if "properly terminated" in said else f"perf script: {said}")
+            raise OSError(KILLED if "properly terminated" in last_words else f"perf script: {last_words}")
         if "size limit" in self._everything_said():
             yield (
                 f"recording stopped at {_LARGEST[self._call_graph]}B of samples, before the end: "
@@ -255,8 +255,8 @@ def _environment() -> dict[str, str]:
     """perf's: in English, without the user's settings of it, the network's debug symbols, and what is put
     before the program."""
     unwanted = ("LD_PRELOAD", "DEBUGINFOD_URLS", "PAGER", "PERF_PAGER")
-    kept = {name: value for name, value in os.environ.items() if name not in unwanted}
-    return {**kept, "LC_ALL": "C", "PERF_CONFIG": "/dev/null"}
+    environment = {name: value for name, value in os.environ.items() if name not in unwanted}
+    return {**environment, "LC_ALL": "C", "PERF_CONFIG": "/dev/null"}
 
 
 def _file_without_name() -> int:

@@ -57,7 +57,7 @@ def _measured(perf: str, call_graph: str) -> float:
                 finally:
                     recorder.kill()
             file.unlink()
-    fast = [sorted(each)[int(_FAST * len(each))] for each in (plain, sampled)]
+    fast = [sorted(run_seconds)[int(_FAST * len(run_seconds))] for run_seconds in (plain, sampled)]
     return max(1 - fast[0] / fast[1], 0.0) / rate
 
 

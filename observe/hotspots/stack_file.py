@@ -105,13 +105,13 @@ def _tree(stacks: Stacks) -> list[list[int]]:
 
 def _pruned(nodes: list[list[int]], least: float) -> list[list[int]]:
     """Without nodes of fewer samples. These are in no child of their parent and not its own."""
-    kept: dict[int, int] = {}
-    found: list[list[int]] = []
+    numbers: dict[int, int] = {}
+    rows: list[list[int]] = []
     for number, (parent, place, samples, own) in enumerate(nodes):
-        if number == 0 or (samples >= least and parent in kept):
-            kept[number] = len(found)
-            found.append([kept[parent], place, samples, own])
-    return found
+        if number == 0 or (samples >= least and parent in numbers):
+            numbers[number] = len(rows)
+            rows.append([numbers[parent], place, samples, own])
+    return rows
 
 
 def _addresses(stacks: Stacks, place: int, own: int) -> dict[str, Any]:

@@ -156,13 +156,13 @@ class Stacks:
     def _codes(self, process: int, frames: list[str]) -> list[Code]:
         """Leaf first. Functions that the compiler has put into another have its module; of addresses where no
         code lies one is kept, and none at the outer end, where they only show that the walk went wrong."""
-        seen = self._seen[process]
+        mapping = self._seen[process]
         codes: list[Code] = []
         for line in reversed(frames):  # outermost first: what holds an inlined function is known before it
-            code = seen.get(line)
+            code = mapping.get(line)
             if code is None:
                 code = self._code(process, line)
-                seen[line] = code
+                mapping[line] = code
             if code.module == _INLINED:
                 code = code._replace(module=codes[-1].module if codes else NOWHERE)
             if code.module == NOWHERE and (not codes or codes[-1].module == NOWHERE):
@@ -172,10 +172,10 @@ class Stacks:
         return codes or [Code(NOWHERE, NOWHERE, 0, named=False)]
 
     def _code(self, process: int, line: str) -> Code:
-        found = _FRAME.fullmatch(line.strip())
-        if found is None:
+        match = _FRAME.fullmatch(line.strip())
+        if match is None:
             return Code(NOWHERE, NOWHERE, 0, named=False)
-        place, symbol, offset, module = int(found[1], 16), found[2], found[3], found[4]
+        place, symbol, offset, module = int(match[1], 16), match[2], match[3], match[4]
         named = symbol != "[unknown]"
         name = symbol if len(symbol) <= _LONGEST_NAME else f"{symbol[: _LONGEST_NAME - 1]}…"
         if _SYSTEM.match(module):

@@ -18,40 +18,40 @@ _LONGEST_NAME: Final = 56
 _FAR_APART: Final = 0.2
 
 
-def hotspots(found: Hotspots) -> Iterator[str]:
+def hotspots(recorded: Hotspots) -> Iterator[str]:
     """A line a function, the hottest first: its share of the samples with the 95 % interval, that of the
     ranks with least and most, how much faster the program is at most if it is 2 and infinitely many times
     faster, and what bounds it."""
-    if found.status != "ok":
-        yield f"hotspots: {found.status}"
+    if recorded.status != "ok":
+        yield f"hotspots: {recorded.status}"
         return
-    seconds = found.samples / found.rate if found.rate else 0.0
+    seconds = recorded.samples / recorded.rate if recorded.rate else 0.0
     yield (
-        f"hotspots: {found.samples} samples of {plural(found.ranks, 'rank')} at "
-        f"{found.rate:g} Hz, {seconds:.4g} s of CPU time ({found.source})"
+        f"hotspots: {recorded.samples} samples of {plural(recorded.ranks, 'rank')} at "
+        f"{recorded.rate:g} Hz, {seconds:.4g} s of CPU time ({recorded.source})"
     )
-    shown = found.hotspots[:_MOST_SHOWN]
+    shown = recorded.hotspots[:_MOST_SHOWN]
     if not shown:
         return
     rows = [("function", "share", "ranks", "2x", "inf", "bound")]
-    for each in shown:
-        low, high = wilson(each.share, found.samples)
-        share = f"{each.share:.1%} ±{(high - low) / 2:.1%}"
-        ranks = f"{each.least:.0%}-{each.most:.0%}"
-        twice, gone = f"{each.speedup(2):.2f}x", _times(each.speedup(math.inf))
-        rows.append((_name(each), share, ranks, twice, gone, _bound(each)))
+    for hotspot in shown:
+        low, high = wilson(hotspot.share, recorded.samples)
+        share = f"{hotspot.share:.1%} ±{(high - low) / 2:.1%}"
+        ranks = f"{hotspot.least:.0%}-{hotspot.most:.0%}"
+        twice, gone = f"{hotspot.speedup(2):.2f}x", _times(hotspot.speedup(math.inf))
+        rows.append((_name(hotspot), share, ranks, twice, gone, _bound(hotspot)))
     yield from columns(rows, right=range(1, 5), indent="  ")
     yield from map("  {}".format, loop_lines(shown))
-    for reason in dict.fromkeys(each.evidence for each in shown if _is_unknown(each)):
+    for reason in dict.fromkeys(hotspot.evidence for hotspot in shown if _is_unknown(hotspot)):
         yield f"  bound unknown: {reason}"
     yield (
         "  2x, inf: the program at most, if the function is so much faster and all ranks are alike (Amdahl)"
     )
-    if any(each.most - each.least > _FAR_APART for each in shown):
+    if any(hotspot.most - hotspot.least > _FAR_APART for hotspot in shown):
         yield "  the ranks are not alike: where others wait for the rank with most, its share counts"
-    if found.unresolved > 0:
-        yield f"  {found.unresolved:.1%} of the samples have no symbol, but an address"
-    for note in found.notes:
+    if recorded.unresolved > 0:
+        yield f"  {recorded.unresolved:.1%} of the samples have no symbol, but an address"
+    for note in recorded.notes:
         yield f"  note: {note}"
 
 

@@ -34,10 +34,10 @@ def no_perf(environment: Environment, trial: MpiTrial) -> Iterator[str]:
 )
 def perf_sees_part(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """perf that shows less than all to this user."""
-    from npc.observe.hotspots.perf import is_privileged, sight_at
+    from npc.observe.hotspots.perf import is_privileged, perf_access_at
 
     paranoid = environment["kernel"]["perf_event_paranoid"]
-    access = sight_at(paranoid, is_privileged())
+    access = perf_access_at(paranoid, is_privileged())
     if environment["tools"].get("perf") and access.line:
         what = "this user's programs, not the system" if access.own else "nothing to this user"
         yield f"perf shows {what} (perf_event_paranoid {paranoid})"

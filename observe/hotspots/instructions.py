@@ -150,8 +150,11 @@ def is_copy(instruction: Instruction) -> bool:
 
 
 def effects(instruction: Instruction) -> InstructionEffects:
-    """What it reads and writes. What is in doubt is not read: a chain through it is then none of ours, and
-    what is said of chains stays a lower bound."""
+    """The registers that it reads and writes.
+
+    A register that may or may not be read counts as not read. So a chain of dependencies is never longer here
+    than in the processor, and its cycles are a lower bound.
+    """
     name, operands = instruction.mnemonic, instruction.operands
     address = frozenset(_registers(instruction.memory)) if instruction.memory else frozenset()
     values = [frozenset(_registers(operand)) for operand in operands if operand != instruction.memory]

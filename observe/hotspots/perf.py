@@ -63,16 +63,16 @@ def find_perf(root: Path = Path("/")) -> Perf:
     return Perf("", "", f"there is no perf here (apt-get install {PACKAGE}; elsewhere the package perf)")
 
 
-def sight(root: Path = Path("/")) -> PerfAccess:
+def perf_access(root: Path = Path("/")) -> PerfAccess:
     """What this process may see here."""
     try:
         level = int((root / "proc/sys/kernel/perf_event_paranoid").read_text())
     except (OSError, ValueError):
         level = None
-    return sight_at(level, is_privileged(root))
+    return perf_access_at(level, is_privileged(root))
 
 
-def sight_at(level: int | None, privileged: bool) -> PerfAccess:
+def perf_access_at(level: int | None, privileged: bool) -> PerfAccess:
     """What kernel.perf_event_paranoid and the capabilities leave; level: None where the kernel has none.
 
     Documentation/admin-guide/sysctl/kernel.rst: from 2 on no system, from 1 on no whole CPUs; Debian and

@@ -23,7 +23,7 @@ from npc.machine.command import last_line
 from npc.machine.processes import LOCAL_RANK, Process, die_with_parent, local_ranks, read, told
 from npc.machine.processor import node_processor
 from npc.observe.hotspots.bounds import EVENTS
-from npc.observe.hotspots.perf import Perf, PerfAccess, find_perf, sight
+from npc.observe.hotspots.perf import Perf, PerfAccess, find_perf, perf_access
 from npc.observe.hotspots.stack_file import SUFFIX, save, to_document
 from npc.observe.hotspots.stacks import CLOCK, Stacks
 from npc.observe.options import Companion
@@ -55,7 +55,7 @@ class HotspotRecorder(Companion):
         self._rate = float(settings["rate"])
         self._call_graph = str(settings["call_graph"])
         self._perf = Perf("", "")
-        self._sight = PerfAccess(own=False, kernel=False)
+        self._access = PerfAccess(own=False, kernel=False)
         self._recorder: Process | None = None
         self._problem = ""
         self._counters = ""
@@ -69,10 +69,10 @@ class HotspotRecorder(Companion):
 
     def begin(self, process: int) -> None:
         """Start perf on a process, its threads and its children, and wait until it samples."""
-        self._perf, self._sight = find_perf(), sight()
+        self._perf, self._access = find_perf(), perf_access()
         self._problem = self._perf.problem
-        if not self._problem and not self._sight.own:
-            self._problem = f"kernel.perf_event_paranoid keeps perf from this user: {self._sight.line}"
+        if not self._problem and not self._access.own:
+            self._problem = f"kernel.perf_event_paranoid keeps perf from this user: {self._access.line}"
         if self._problem:
             return
         try:
@@ -96,7 +96,7 @@ class HotspotRecorder(Companion):
             "status": f"unavailable: {self._problem}" if self._problem else "ok",
             "source": source if self._perf.version else "",
             "rate": self._rate,
-            "kernel": self._sight.kernel,
+            "kernel": self._access.kernel,
             "counters": self._counters,
             "notes": notes,
             "processor": node_processor() if not told(LOCAL_RANK) else {},

@@ -17,7 +17,7 @@ from typing import Final
 from npc.machine.sysfs import number
 from npc.observe.costs.cache import NoCost, cached_costs
 from npc.observe.costs.maker import CostProgram
-from npc.observe.hotspots.perf import find_perf, sight
+from npc.observe.hotspots.perf import find_perf, perf_access
 
 _RATE: Final = 10_000
 _MAX_RATE: Final = Path("/proc/sys/kernel/perf_event_max_sample_rate")
@@ -33,8 +33,8 @@ def cost(call_graph: str) -> float:
     perf = find_perf()
     if perf.problem:
         raise NoCost(perf.problem)
-    if not sight().own:
-        raise NoCost(sight().line)
+    if not perf_access().own:
+        raise NoCost(perf_access().line)
     key = {"tool": f"perf {perf.version}", "call_graph": call_graph}
     return cached_costs("stacks", key, lambda: {"sample": _measured(perf.path, call_graph)})["sample"]
 

@@ -13,7 +13,7 @@ import pytest
 from npc.observe.costs import cache as cost_cache
 from npc.observe.costs.cache import NoCost, cached_costs
 from npc.observe.hotspots import sample_cost as stacks
-from npc.observe.hotspots.perf import find_perf, sight
+from npc.observe.hotspots.perf import find_perf, perf_access
 from npc.observe.probes.costs import costs
 from tests.lab.uprobes import may_lack_uprobes, needs_uprobes
 from tests.paths import ROOT
@@ -91,7 +91,9 @@ def cpu_seconds(*command: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.measures
-@pytest.mark.skipif(bool(find_perf().problem) or not sight().own, reason="no perf, or it may not sample")
+@pytest.mark.skipif(
+    bool(find_perf().problem) or not perf_access().own, reason="no perf, or it may not sample"
+)
 @pytest.mark.optional_skip("a container may have no perf")
 def test_the_cost_of_a_sample_is_some_microseconds(cache: Path) -> None:
     found = stacks.cost("fp")

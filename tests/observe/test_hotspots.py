@@ -17,7 +17,7 @@ from scipy.stats import binomtest
 
 from npc.observe.hotspots.bounds import bound_of, is_mpi, kind_of
 from npc.observe.hotspots.merge import RankStacks, merge, read_hotspots
-from npc.observe.hotspots.perf import find_perf, sight
+from npc.observe.hotspots.perf import find_perf, perf_access
 from npc.observe.hotspots.recorder import is_counted
 from npc.observe.hotspots.stack_file import OTHER, save, to_document
 from npc.observe.hotspots.stacks import JIT, KERNEL, NOWHERE, Stacks
@@ -353,7 +353,7 @@ def test_what_perf_may_see(
     if paranoid is not None:
         (tmp_path / "proc/sys/kernel").mkdir(parents=True)
         (tmp_path / "proc/sys/kernel/perf_event_paranoid").write_text(f"{paranoid}\n")
-    seen = sight(tmp_path)
+    seen = perf_access(tmp_path)
     assert (seen.own, seen.kernel) == sees
     assert line in seen.line
     assert bool(seen.line) == (not all(sees))

@@ -156,8 +156,8 @@ if TYPE_CHECKING:
     default="2%",
     show_default=True,
     metavar="PERCENT|none",
-    help="How much of the run time a probe may take: what would take more is refused, or attached in turns; "
-    "with --memory=sample how much that may take (10%).",
+    help="How much of the run time a probe may take: one that takes more ends itself, and what it counted "
+    "until then is kept; with --memory=sample how much that may take (10%).",
 )
 @click.option(
     "--check-observer",

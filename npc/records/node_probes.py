@@ -17,9 +17,9 @@ from npc.records.units import format_quantity
 PROBES: Final = "probes"
 OVERHEAD: Final = "overhead"
 
-#: attached: all the time that the program ran. sampled: part of it. refused: it would have cost more than was
-#: allowed. stopped: it cost more than was allowed and was taken away. unavailable: it cannot be had here.
-ProbeStatus = Literal["attached", "sampled", "refused", "stopped", "unavailable"]
+#: attached: until the program ended. stopped: it ended before, since watching cost more than was allowed or
+#: since something ended it. unavailable: it cannot be had here.
+ProbeStatus = Literal["attached", "stopped", "unavailable"]
 
 
 class ProbeRow(NamedTuple):
@@ -47,21 +47,24 @@ class ProbeRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeProbe:
-    """One probe on one node. probe: as it was asked for (``syscalls``, ``function:daxpy``); reason: of a
-    status other than attached, with the line that would allow what is unavailable. share: of the program's
-    time that it was attached (counts are those of that part, not scaled). cost: seconds that its events took
-    of the ranks, as estimated; rate: events a second of the rank with most, as counted. apparent: seconds
-    that each measured duration is longer by, as calibrated. notes: what was odd."""
+    """One probe on one node."""
 
+    #: As it was asked for: ``syscalls``, ``function:daxpy``.
     probe: str
     host: str
     status: ProbeStatus
+    #: Of a status other than attached, with the line that would allow what is unavailable.
     reason: str = ""
+    #: Of the program's time that it was attached, 0 to 1: counts are those of that part, not scaled.
     share: float = 1.0
+    #: Seconds that its events took of the rank with most, as estimated; None where that is not known.
     cost: float | None = None
+    #: Events a second of the rank with most, while it was attached.
     rate: float | None = None
+    #: Seconds that each measured duration is longer by, as calibrated.
     apparent: float = 0.0
     rows: tuple[ProbeRow, ...] = ()
+    #: What was odd.
     notes: tuple[str, ...] = ()
 
 

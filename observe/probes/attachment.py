@@ -1,7 +1,7 @@
-"""One probe on one node: what watches it, when it is attached and taken away, and what came of it.
+"""One probe on one node: where it is attached, and what it counted.
 
-A probe of functions waits for the guard's judgement, while its events are counted from the first instruction
-on; other probes are attached before the program begins. Only the standard library.
+It is attached before the program begins. Where it has a budget, its bpftrace ends itself once watching has
+cost a rank more. Only the standard library.
 """
 
 from __future__ import annotations
@@ -11,14 +11,11 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import fsum, inf
 from pathlib import Path
 from typing import Final
 
-from npc.observe.probes.bpftrace import Bpftrace, Maps, WatchedProcess
+from npc.observe.probes.bpftrace import Bpftrace, Budget, Overrun, program_text
 from npc.observe.probes.catalogue import FUNCTION, NEEDS_TYPES, PUSHED, USDT, RequestedProbe
-from npc.observe.probes.counting import CodeAddress, Counters, NoCounter
-from npc.observe.probes.guard import Guard, Judgement
 from npc.observe.probes.places import NoFunction, ProbePoint, find
 from npc.observe.probes.rights import NoProbes, refusal
 from npc.observe.probes.rows import calls, rows_of
@@ -27,126 +24,83 @@ from npc.records.node_probes import NodeProbe, ProbeRow, ProbeStatus
 
 #: A bpftrace that has not attached, or ended, by then is given up.
 _ATTACH_S, _END_S = 30.0, 10.0
-#: Kinds by the cost of their events (`npc.observe.probes.costs`), and the tracepoint where these are counted.
+#: The cost of an event (`npc.observe.probes.costs`) by the kind of its probe.
 _COSTS: Final = {
     FUNCTION: "function", USDT: "entry", "syscalls": "syscall", "io": "syscall", "scheduler": "switch",
     "faults": "fault",
 }  # fmt: skip
-_COUNTED: Final = {
-    "syscalls": "raw_syscalls:sys_enter", "io": "raw_syscalls:sys_enter", "scheduler": "sched:sched_switch",
-}  # fmt: skip
+#: Of a stretch of time that events fill almost whole, this part at least was the program's own.
+_LEAST_OWN: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class NodeProbes:
-    """What all probes of a node share. stem: of their files, ``FOLDER/HOST.RANK``; token:
-    `npc.observe.probes.settings.read_token`; seconds: between snapshots; keys: entries that a map may have;
-    cpus: where bpftrace may run."""
+    """What all probes of a node share."""
 
     host: str
+    #: Of their files, ``FOLDER/HOST.RANK``.
     stem: Path
+    #: `npc.observe.probes.settings.read_token`.
     token: int
     settings: Settings
-    seconds: int
+    #: Seconds between snapshots.
+    interval_s: float
+    #: Entries that a map may have.
     keys: int
+    #: Where bpftrace may run.
     cpus: tuple[int, ...]
 
-    def tracer(
-        self,
-        kind: str,
-        what: str,
-        known: Iterable[WatchedProcess] = (),
-        filled: Mapping[str, str] | None = None,
-    ) -> Bpftrace:
-        """Start a bpftrace. Raises `NoProbes`."""
-        file = self.stem.with_name(f"{self.stem.name}.{re.sub('[^a-z0-9_.:@-]', '_', what, flags=re.I)}.bt")
-        return Bpftrace(kind, file, self.token, self.seconds, self.keys, self.cpus, known, filled)
 
-
-class Attachment:
-    """A probe of a node. tracer: its bpftrace while it has one."""
+class ProbeAttachment:
+    """A probe of a node."""
 
     def __init__(self, wanted: RequestedProbe, node: NodeProbes) -> None:
-        self.wanted, self._node = wanted, node
-        self.tracer: Bpftrace | None = None
-        self._tracers: list[Bpftrace] = []  # all there were
-        self._place: ProbePoint | None = None
-        self._filled: dict[str, str] = {}
-        self._guard: Guard | None = None
-        self._judgement: Judgement | None = None
-        self._ranks: dict[int, int] = {}
-        self._detaching = False
-        self._notes: list[str] = []
+        self._wanted, self._node = wanted, node
+        #: Why it cannot be had; empty where it can.
         self.unavailable = ""
-        self._ended_early = ""
-        self._price = node.settings["costs"].get(_COSTS.get(wanted.kind, ""))
+        self._tracer: Bpftrace | None = None
+        self._running = self._interrupted = False
+        self._notes: list[str] = []
+        self._pushed = ""
+        self._cost_s: float | None = None
         try:
             if reason := refusal(types=wanted.kind in NEEDS_TYPES):
                 raise NoProbes(reason)
-            self._prepare()
-            if self._guard is None or not self._waits_for_judgement:
-                self._attach(())
-        except (NoProbes, NoFunction, NoCounter, OSError) as error:
+            places = self._places()
+            self._cost_s = node.settings["costs"].get(self._pushed + _COSTS.get(wanted.kind, ""))
+            self._start(places)
+        except (NoProbes, NoFunction, OSError) as error:
             self.unavailable = str(error)
 
     @property
-    def is_guarded(self) -> bool:
-        """Whether it may be attached or taken away while the program runs."""
-        return self._guard is not None
+    def tracer(self) -> Bpftrace | None:
+        """Its bpftrace, while it runs."""
+        return self._tracer if self._running else None
 
     @property
     def is_attaching(self) -> bool:
         """Whether the ranks have to wait for it."""
-        return self.tracer is not None and not self.tracer.attached and not self._waits_for_judgement
+        return self.tracer is not None and not self.tracer.attached
 
-    def add(self, rank: int, process: int) -> None:
-        """A rank's process is about to become the program."""
-        self._ranks[process] = rank
-        if self._guard is not None:
-            try:
-                self._guard.add(process)
-            except NoCounter as error:
-                self._notes.append(f"rank {rank} is not guarded: {error}")
-
-    def step(self, watched: Iterable[WatchedProcess]) -> float:
-        """Do what is due; after how many seconds to come again. watched: the processes of all ranks."""
+    def check_start(self) -> None:
+        """End a bpftrace that takes too long to attach."""
         tracer = self.tracer
         if tracer is not None and not tracer.attached and time.monotonic() > tracer.started + _ATTACH_S:
-            tracer.said.append(f"bpftrace has not attached within {_ATTACH_S:g} s")
+            tracer.messages.append(f"bpftrace has not attached within {_ATTACH_S:g} s")
             tracer.kill()
-        if self._guard is None or not self._ranks or self.unavailable:
-            return inf
-        step = self._guard.step()
-        if step.do == "attach":
-            if tracer is None:
-                try:
-                    self._attach(watched)
-                except (NoProbes, OSError) as error:
-                    self.unavailable = str(error)
-            elif tracer.attached:
-                self._guard.attached()
-        elif step.do == "detach" and tracer is not None:
-            self._detaching = True
-            tracer.interrupt()
-        return step.next_s
 
     def read(self) -> bool:
         """Take in what its bpftrace has printed; whether that goes on."""
         assert self.tracer is not None
-        before = self.tracer.attached
         goes_on = self.tracer.read()
-        if self.tracer.attached and not before and self._guard is not None and self._ranks:
-            self._guard.attached()
         if not goes_on:
             self._close()
         return goes_on
 
     def interrupt(self) -> None:
         """The program has ended: let the bpftrace end, too."""
-        if self._guard is not None and self._judgement is None:
-            self._judgement = self._guard.end()
         if self.tracer is not None:
-            self._detaching = True
+            self._interrupted = True
             self.tracer.interrupt()
 
     def give_up(self) -> None:
@@ -161,148 +115,124 @@ class Attachment:
         last one's end."""
         now = ended or time.time()
         lasted = max(now - begun, 1e-9) if begun else 0.0
-        rows = self._with_counts(rows_of(self.wanted, _sum(each.maps for each in self._tracers)))
-        judgement = self._judgement
-        share = min(1.0, self._time_on(begun, now) / lasted) if begun else 0.0
-        status, reason = self._status(judgement)
-        events = self._events(rows)
-        cost = None if self._price is None or self.unavailable else events * self._price
-        rate = events / lasted if lasted else None
-        costs = self._node.settings["costs"]
+        attached_s = self._attached_s(begun, now) if begun else 0.0
+        rows = rows_of(self._wanted, self._tracer.maps) if self._tracer else ()
+        events = _most_events(rows)
+        status, reason = self._status(begun)
+        function = self._wanted.kind == FUNCTION
         return NodeProbe(
-            probe=self.wanted.what,
+            probe=self._wanted.what,
             host=self._node.host,
             status=status,
             reason=reason,
-            share=0.0 if self.unavailable else share,
-            cost=judgement.cost if judgement else cost,
-            rate=judgement.rate if judgement else rate,
-            apparent=costs.get(f"{self._pushed}apparent", 0.0) if self.wanted.kind == FUNCTION else 0.0,
+            share=min(1.0, attached_s / lasted) if lasted else 0.0,
+            cost=None if self._cost_s is None or self.unavailable else events * self._cost_s,
+            rate=events / attached_s if attached_s else None,
+            apparent=self._node.settings["costs"].get(f"{self._pushed}apparent", 0.0) if function else 0.0,
             rows=rows,
             notes=tuple(self._remarks(rows, ranks)),
         )
 
-    @property
-    def _waits_for_judgement(self) -> bool:
-        return self._guard is not None and self._place is not None
+    def _places(self) -> dict[str, str]:
+        """What its program attaches to."""
+        wanted = self._wanted
+        if wanted.kind == "io":
+            return _io_calls()
+        if wanted.kind not in (FUNCTION, USDT):
+            return {}
+        point = find(wanted, self._node.settings["program"])
+        self._pushed = PUSHED if wanted.kind == FUNCTION and _begins_with_push(point) else ""
+        return _attach_points(wanted, point)
 
-    def _prepare(self) -> None:
-        """Find what it watches, and let the guard judge where there is a budget."""
-        kind, settings = self.wanted.kind, self._node.settings
-        if kind in (FUNCTION, USDT):
-            self._place = find(self.wanted, settings["program"])
-            self._filled = _attach_points(self.wanted, self._place)
-            self._price = settings["costs"].get(self._pushed + _COSTS[kind])
-        elif kind == "io":
-            self._filled = _io_calls()
-        if settings["overhead"] is None or kind not in _COSTS:
-            return
-        if self._price is None:
-            self._notes.append("not guarded: what an event costs is not known on this machine")
-            return
-        points: list[CodeAddress | str] = [_COUNTED[kind]] if kind in _COUNTED else []
-        if self._place is not None:
-            points += [CodeAddress(self._place.file, offset) for offset in self._place.offsets]
-        if points:
-            at_once = self._place is None
-            self._guard = Guard(Counters(*points), self._price, settings["overhead"], at_once)
-
-    @property
-    def _pushed(self) -> str:
-        """What a function costs depends on its first instruction (x86-64)."""
-        if self.wanted.kind != FUNCTION or self._place is None:
-            return ""
-        with Path(self._place.file).open("rb") as file:
-            file.seek(self._place.offsets[0])
-            return PUSHED if re.match(rb"\x41?[\x50-\x57]", file.read(2)) else ""
-
-    def _attach(self, known: Iterable[WatchedProcess]) -> None:
-        self.tracer = self._node.tracer(self.wanted.kind, self.wanted.what, known, self._filled)
-        self._tracers.append(self.tracer)
+    def _start(self, places: Mapping[str, str]) -> None:
+        """Start its bpftrace, with a budget where there is one."""
+        node, wanted = self._node, self._wanted
+        share, budget = node.settings["overhead"], None
+        if share is not None and self._cost_s:
+            budget = Budget.of(self._cost_s, share)
+        elif share is not None and wanted.kind in _COSTS:
+            self._notes.append("not limited: what an event costs is not known on this machine")
+        text = program_text(wanted.kind, node.token, node.interval_s, places, budget)
+        name = re.sub("[^a-z0-9_.:@-]", "_", wanted.what, flags=re.IGNORECASE)
+        file = node.stem.with_name(f"{node.stem.name}.{name}.bt")
+        self._tracer = Bpftrace(text, file, node.keys, node.cpus)
+        self._running = True
 
     def _close(self) -> None:
         """Its bpftrace has ended."""
         tracer = self.tracer
         assert tracer is not None
         tracer.close(_END_S)
+        self._running = False
         if not tracer.attached:
             self.unavailable = tracer.problem
-        elif not self._detaching:
-            self._ended_early = f"ended before the program: {tracer.problem}"
-        self.tracer = None
-        if self._guard is not None and self._judgement is None:
-            if self._detaching:
-                self._guard.detached()
-            else:
-                self._judgement = self._guard.end()
-        self._detaching = False
 
-    def _time_on(self, begun: float, now: float) -> float:
+    def _attached_s(self, begun: float, now: float) -> float:
         """Seconds from the first rank's begin to now that it was attached."""
-        times = ((each.attached, each.ended or now) for each in self._tracers if each.attached)
-        return fsum(max(0.0, min(until, now) - max(since, begun)) for since, until in times)
+        tracer = self._tracer
+        if tracer is None or not tracer.attached:
+            return 0.0
+        return max(0.0, min(tracer.ended or now, now) - max(tracer.attached, begun))
 
-    def _status(self, judgement: Judgement | None) -> tuple[ProbeStatus, str]:
-        if self.unavailable:
+    def _status(self, begun: float | None) -> tuple[ProbeStatus, str]:
+        tracer = self._tracer
+        if tracer is None or self.unavailable:
             return "unavailable", self.unavailable
-        if self._ended_early:
-            return "stopped", self._ended_early
-        return (judgement.status, judgement.reason) if judgement else ("attached", "")
+        if tracer.overrun is not None:
+            return "stopped", self._too_much(tracer.overrun, begun or tracer.attached)
+        if not self._running and not self._interrupted:
+            return "stopped", f"ended before the program: {tracer.problem}"
+        return "attached", ""
 
-    def _with_counts(self, rows: tuple[ProbeRow, ...]) -> tuple[ProbeRow, ...]:
-        """Of what is counted from the first instruction on: all events, also those before durations were
-        measured."""
-        if self._guard is None or self._place is None:
-            return rows
-        counted: Counter[int] = Counter()
-        for process, number in self._guard.counts().items():
-            counted[self._ranks[process]] += number
-        timed = {row.rank: row for row in rows}
-        for rank, number in counted.items():
-            untimed = ProbeRow(rank, self.wanted.name, 0, 0 if self.wanted.kind == FUNCTION else None)
-            row = timed.get(rank, untimed)
-            if number:
-                timed[rank] = row._replace(events=max(number, row.events))
-        return tuple(timed[rank] for rank in sorted(timed))
-
-    def _events(self, rows: Iterable[ProbeRow]) -> int:
-        """Of the rank that has most."""
-        events: Counter[int] = Counter()
-        for row in rows:
-            if row.rank >= 0:
-                events[row.rank] += row.events
-        return max(events.values(), default=0)
+    def _too_much(self, overrun: Overrun, begun: float) -> str:
+        """Why its bpftrace has ended itself. A rate λ of events a second at c seconds each makes a program
+        slower by the factor 1 + λ·c; in w seconds with n events the program ran for w − n·c of them, so
+        λ = n / (w − n·c)."""
+        cost_s, budget = self._cost_s or 0.0, self._node.settings["overhead"] or 0.0
+        lost = overrun.events * cost_s
+        own = max(overrun.seconds - lost, _LEAST_OWN * overrun.seconds)
+        least = "at least " if own > overrun.seconds - lost else ""
+        percent = f"{100 * lost / own:{',.0f' if lost > own else '.2g'}} %"
+        return (
+            f"after {overrun.time - begun:.2g} s: {least}{overrun.events / own:,.0f} events a second of "
+            f"{1e6 * cost_s:.2g} µs each in rank {overrun.rank}; it would have cost {least}{percent} of the "
+            f"run time, and {100 * budget:g} % are allowed (--overhead)"
+        )
 
     def _remarks(self, rows: Iterable[ProbeRow], ranks: Iterable[int]) -> Iterable[str]:
         yield from self._notes
-        attached = [each for each in self._tracers if each.attached]
-        if any(each.is_full for each in self._tracers):
+        tracer = self._tracer
+        if tracer is None or not tracer.attached:
+            return
+        if tracer.is_full:
             yield f"more than {self._node.keys} entries: what came later is missing"
-        if lost := sum(each.lost for each in self._tracers):
-            yield f"bpftrace lost {lost} messages"
-        unseen = sorted(set(ranks) - {each.rank for tracer in attached for each in tracer.watched})
-        if unseen and attached:
+        if tracer.lost:
+            yield f"bpftrace lost {tracer.lost} messages"
+        unseen = sorted(set(ranks) - {process.rank for process in tracer.watched})
+        if unseen:
             yield f"not seen: rank {', '.join(map(str, unseen[:8]))}{' …' if len(unseen) > 8 else ''}"
         untimed = sum(row.events - row.timed for row in rows if row.timed is not None)
-        if self.wanted.kind == FUNCTION and untimed and attached:
+        if self._wanted.kind == FUNCTION and untimed:
             yield (
-                f"{untimed} calls have no time of their own: within others of the same function, without a "
-                "return, or while only their number was counted"
+                f"{untimed} calls have no time of their own: within others of the same function, or their "
+                "return was not seen"
             )
 
 
-def _sum(maps: Iterable[Maps]) -> Maps:
-    """Of what each of several bpftraces counted."""
-    found: Maps = {}
-    for one in maps:
-        for name, entries in one.items():
-            known = found.setdefault(name, {})
-            for key, value in entries.items():
-                if isinstance(value, dict):
-                    known[key] = dict(Counter(known.get(key, {})) + Counter(value))
-                else:
-                    known[key] = known.get(key, 0) + value
-    return found
+def _most_events(rows: Iterable[ProbeRow]) -> int:
+    """Events of the rank that has most."""
+    events: Counter[int] = Counter()
+    for row in rows:
+        if row.rank >= 0:
+            events[row.rank] += row.events
+    return max(events.values(), default=0)
+
+
+def _begins_with_push(point: ProbePoint) -> bool:
+    """Whether a function's first instruction is a push (x86-64), on which the cost of its uprobe depends."""
+    with Path(point.file).open("rb") as file:
+        file.seek(point.offsets[0])
+        return bool(re.match(rb"\x41?[\x50-\x57]", file.read(2)))
 
 
 def _io_calls() -> dict[str, str]:
@@ -310,18 +240,20 @@ def _io_calls() -> dict[str, str]:
     known = calls()
     if not known.names:
         raise NoProbes("the numbers of this architecture's system calls are not known")
-    numbers = {"READ": known.reads, "WRITE": known.writes, "FLUSH": known.flushes}
-    return {name: " || ".join(f"args->id == {each}" for each in each_of) for name, each_of in numbers.items()}
+    calls_of = {"READ": known.reads, "WRITE": known.writes, "FLUSH": known.flushes}
+    return {
+        name: " || ".join(f"args->id == {number}" for number in numbers) for name, numbers in calls_of.items()
+    }
 
 
-def _attach_points(wanted: RequestedProbe, place: ProbePoint) -> dict[str, str]:
+def _attach_points(wanted: RequestedProbe, point: ProbePoint) -> dict[str, str]:
     """What function.bt and usdt.bt attach to. Raises `NoProbes` for a path that no program can name."""
-    if not re.fullmatch(r"[^\s\"\\]+", place.file):
-        raise NoProbes(f"{place.file}: its path has blanks or quotes")
+    if not re.fullmatch(r"[^\s\"\\]+", point.file):
+        raise NoProbes(f"{point.file}: its path has blanks or quotes")
     if wanted.kind == USDT:
         provider, name = wanted.name.split(":")
-        return {"PLACES": f'usdt:"{place.file}":"{provider}":"{name}"'}
+        return {"PLACES": f'usdt:"{point.file}":"{provider}":"{name}"'}
     return {
-        name: ",\n".join(f'{probe}:"{place.file}":"{symbol}"' for symbol in dict.fromkeys(place.symbols))
+        name: ",\n".join(f'{probe}:"{point.file}":"{symbol}"' for symbol in dict.fromkeys(point.symbols))
         for name, probe in (("ENTRIES", "uprobe"), ("RETURNS", "uretprobe"))
     }

@@ -17,54 +17,78 @@ from typing import Any, Final, NamedTuple
 
 from npc import own_folder
 from npc.machine.processes import die_with_parent
-from npc.observe.probes.catalogue import program
+from npc.observe.probes.catalogue import budget_check, program
 from npc.observe.probes.rights import NAMESPACES, NoProbes, version
 
 #: Always printed by a bpftrace that may not raise what it need not raise.
 _HARMLESS: Final = "RLIMIT_MEMLOCK"
 
+#: Seconds that watching may take of a rank beyond its budget: programs have bursts.
+_GRACE_S: Final = 0.1
 #: A map's entries, by their keys: a number, or the events by class of size (2^k ns and more).
 Maps = dict[str, dict[tuple[int | str, ...], Any]]
 
 
 class WatchedProcess(NamedTuple):
-    """A process of a rank, by its number in the kernel's own namespace."""
+    """A process of a rank."""
 
     rank: int
+    #: Its number in the kernel's own PID namespace.
     process: int
+
+
+class Budget(NamedTuple):
+    """What watching may take of each rank (programs/budget.bt)."""
+
+    #: Nanoseconds of run time that pay for one event: its cost divided by the share that is allowed.
+    need_ns: int
+    #: Nanoseconds of run time that a rank may owe, since programs have bursts.
+    grace_ns: int
+
+    @classmethod
+    def of(cls, cost_s: float, share: float) -> Budget:
+        """cost_s: seconds of one event; share: 0.02 allows 2 % of the run time, and `_GRACE_S` beyond."""
+        return cls(round(cost_s / share * 1e9), round(_GRACE_S / share * 1e9))
+
+
+class Overrun(NamedTuple):
+    """Why a bpftrace ended itself: a stretch of time in which a rank's events cost more than its budget."""
+
+    rank: int
+    #: Events of all threads of the rank in it.
+    events: int
+    #: Seconds that it lasted.
+    seconds: float
+    #: Unix time of its end.
+    time: float
 
 
 class Bpftrace:
     """A bpftrace with one program, from its start on.
 
-    The owner waits for `output` to be readable and calls `read`, which says whether it still runs. attached,
-    ended: Unix time, 0 before it is; maps: of the last whole snapshot; watched: the processes of ranks that
-    it has told of; said: what it said that was no result.
+    The owner waits for `output` to be readable and calls `read`, which says whether it still runs.
     """
 
-    def __init__(
-        self,
-        kind: str,
-        file: Path,
-        token: int,
-        seconds: int,
-        keys: int,
-        cpus: Iterable[int],
-        known: Iterable[WatchedProcess] = (),
-        filled: Mapping[str, str] | None = None,
-    ) -> None:
-        """file: where its program is written to. token: by which the run's ranks announce themselves;
-        seconds: between two snapshots; keys: entries that a map may have. Raises `NoProbes`."""
+    def __init__(self, text: str, file: Path, keys: int, cpus: Iterable[int]) -> None:
+        """text: the program (`program_text`); file: where it is written to; keys: entries that a map may
+        have; cpus: where bpftrace may run. Raises `NoProbes`."""
         self.keys = keys
+        #: Seconds of the monotonic clock.
         self.started = time.monotonic()
+        #: Unix time; 0 before it is.
         self.attached = self.ended = 0.0
+        #: Of the last whole snapshot.
         self.maps: Maps = {}
-        self.watched: list[WatchedProcess] = list(known)
-        self.said: list[str] = []
+        #: Processes of ranks that it has announced.
+        self.watched: list[WatchedProcess] = []
+        #: Why it ended itself; None where it did not.
+        self.overrun: Overrun | None = None
+        #: Lines that are no results.
+        self.messages: list[str] = []
+        #: Messages that bpftrace lost.
         self.lost = 0
         self._partial: Maps = {}
         self._rest = b""
-        text = _filled(kind, token, seconds, self.watched, filled or {})
         limits = dict.fromkeys(("BPFTRACE_MAP_KEYS_MAX", "BPFTRACE_MAX_MAP_KEYS"), str(keys))
 
         def prepare() -> None:
@@ -113,21 +137,21 @@ class Bpftrace:
 
     def close(self, timeout_s: float) -> None:
         """Wait for its end, and bring it about if it takes longer."""
-        self.ended = time.time()
+        self.ended = self.ended or time.time()
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
-            self.said.append(f"bpftrace did not end in {timeout_s:g} s and was killed")
+            self.messages.append(f"bpftrace did not end in {timeout_s:g} s and was killed")
         if self._process.stdout is not None:
             self._process.stdout.close()
 
     @property
     def problem(self) -> str:
-        """The last thing that it said, or how it ended."""
+        """Its last message, or how it ended."""
         code = self._process.poll()
-        if self.said:
-            return self.said[-1]
+        if self.messages:
+            return self.messages[-1]
         return f"bpftrace was ended by signal {-code}" if code and code < 0 else f"bpftrace ended with {code}"
 
     @property
@@ -140,65 +164,88 @@ class Bpftrace:
 
     def _take(self, line: str) -> None:
         try:
-            told = json.loads(line)
-            kind, data = told["type"], told.get("data")
+            message = json.loads(line)
+            kind, data = message["type"], message.get("data")
         except (TypeError, ValueError, KeyError):
             if line and _HARMLESS not in line:
-                self.said.append(line)
+                self.messages.append(line)
             return
         if kind in ("map", "hist"):
             for name, entries in data.items():
                 self._partial[name] = _entries(entries)
         elif kind == "printf":
-            self._hear(data.split())
+            self._take_words(data.split())
         elif kind == "lost_events":
             self.lost += int(data["events"])
         elif kind not in ("attached_probes", "helper_error"):
-            self.said.append(line)
+            self.messages.append(line)
 
-    def _hear(self, words: list[str]) -> None:
+    def _take_words(self, words: list[str]) -> None:
+        """What the program printed."""
         if words[0] == "attached":
             self.attached = time.time()
         elif words[0] == "rank":
             self.watched.append(WatchedProcess(int(words[1]) - 1, int(words[2])))
+        elif words[0] == "over" and self.overrun is None:
+            self.overrun = Overrun(int(words[1]) - 1, int(words[2]), int(words[3]) * 1e-9, time.time())
         elif words[0] == "snapshot":
             self.maps, self._partial = {**self.maps, **self._partial}, {}
+        elif words[0] == "end":
+            self.ended = time.time()
 
 
 def _entries(entries: Any) -> dict[tuple[int | str, ...], Any]:
     """A map by its keys. A histogram's classes are given by their least number; class 0 is 0 and 1 ns."""
     if not isinstance(entries, dict):
         return {}
-    found: dict[tuple[int | str, ...], Any] = {}
+    by_key: dict[tuple[int | str, ...], Any] = {}
     for text, value in entries.items():
         key = tuple(int(part) if part.strip().isdecimal() else part.strip() for part in text.split(","))
         if isinstance(value, list):
             classes: dict[int, int] = {}
-            for each in value:
-                if each["count"]:
-                    place = max(0, each.get("min", 0).bit_length() - 1)
-                    classes[place] = classes.get(place, 0) + each["count"]
-            found[key] = classes
+            for interval in value:
+                if interval["count"]:
+                    power = max(0, interval.get("min", 0).bit_length() - 1)
+                    classes[power] = classes.get(power, 0) + interval["count"]
+            by_key[key] = classes
         else:
-            found[key] = value
-    return found
+            by_key[key] = value
+    return by_key
 
 
-def _filled(
-    kind: str, token: int, seconds: int, known: Iterable[WatchedProcess], filled: Mapping[str, str]
+def program_text(
+    kind: str,
+    token: int,
+    interval_s: float,
+    places: Mapping[str, str],
+    budget: Budget | None = None,
+    watched: Iterable[WatchedProcess] = (),
 ) -> str:
-    """The program with everything filled in."""
-    source = program(kind)
+    """The program of a kind with everything filled in. token: by which the run's ranks announce themselves;
+    interval_s: between two snapshots; places: what it attaches to (``ENTRIES``, ``PLACES``, …); budget: None
+    for one without a limit; watched: processes that belong to ranks from its start on. Raises `NoProbes`."""
+    source, check = program(kind), budget_check()
     task = "((struct task_struct *)curtask)"
     spaces = version() >= NAMESPACES
+    scratch = source.scratch if budget is None else source.scratch + check.scratch
+    known = [f"@rank[(uint64){process}] = (uint64){rank + 1};" for rank, process in watched]
     values = {
         "TOKEN": str(token),
-        "SECONDS": str(seconds),
-        "KNOWN": " ".join(f"@rank[(uint64){each.process}] = (uint64){each.rank + 1};" for each in known),
+        "MILLISECONDS": str(round(1000 * interval_s)),
+        "KNOWN": " ".join(known),
         "PRINT": " ".join(f"print({name});" for name in source.maps),
-        "CLEAR": " ".join(f"clear({name});" for name in source.scratch),
+        "CLEAR": " ".join(f"clear({name});" for name in scratch),
         "PID": f"{task}->tgid" if spaces else "pid",
         "TID": f"{task}->pid" if spaces else "tid",
-        **filled,
+        "BUDGET": "",
+        **places,
     }
-    return re.sub(r"\$([A-Z]+)\b", lambda name: values[name[1]], source.text)
+    if budget is not None:
+        numbers = {"NEED": str(budget.need_ns), "GRACE": str(budget.grace_ns)}
+        code = re.sub(r"^//.*\n", "", check.text, flags=re.MULTILINE)
+        values["BUDGET"] = _filled(code, numbers).strip()
+    return _filled(source.text, values)
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"\$([A-Z]+)\b", lambda name: values[name[1]], text)

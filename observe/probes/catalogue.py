@@ -1,7 +1,7 @@
 """The probes there are: what ``--probe`` names, and the bpftrace program of each.
 
-A program is ``programs/KIND.bt`` behind ``programs/ranks.bt``, which knows the ranks. Only the standard
-library, since ranks import it.
+A program is ``programs/KIND.bt`` behind ``programs/ranks.bt``, which knows the ranks; its events hold
+``programs/budget.bt`` where watching has a budget. Only the standard library, since ranks import it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _PROGRAMS: Final = Path(__file__).with_name("programs")
-#: Follows the ranks and watches nothing.
-RANKS: Final = "ranks"
 FUNCTION: Final = "function"
 #: Before the names of costs of functions that begin with a push.
 PUSHED: Final = "pushed_"
@@ -41,10 +39,13 @@ class RequestedProbe(NamedTuple):
 
 
 class Program(NamedTuple):
-    """text: with ``$NAME`` where something is to be filled in; maps: those that hold results."""
+    """A program of bpftrace as it stands in its files."""
 
+    #: With ``$NAME`` where something is to be filled in.
     text: str
+    #: Maps that hold results.
     maps: tuple[str, ...]
+    #: Maps that hold what the program needs meanwhile.
     scratch: tuple[str, ...]
 
 
@@ -64,9 +65,18 @@ def read_wanted(what: str) -> RequestedProbe:
 
 
 def program(kind: str) -> Program:
-    """The program of a kind, `RANKS` included."""
-    ranks = (_PROGRAMS / f"{RANKS}.bt").read_text(encoding="utf-8")
-    own = "" if kind == RANKS else (_PROGRAMS / f"{kind}.bt").read_text(encoding="utf-8")
-    found = re.search(r"^// maps:([@\w ]*)(?:; clear:([@\w ]*))?$", own, re.MULTILINE)
-    maps, scratch = (tuple((group or "").split()) for group in found.groups()) if found else ((), ())
-    return Program(f"{ranks}\n{own}", maps, scratch)
+    """The program of a kind."""
+    own = _program(kind)
+    return own._replace(text=f"{_program('ranks').text}\n{own.text}")
+
+
+def budget_check() -> Program:
+    """What an event does in a program with a budget."""
+    return _program("budget")
+
+
+def _program(name: str) -> Program:
+    text = (_PROGRAMS / f"{name}.bt").read_text(encoding="utf-8")
+    header = re.search(r"^// maps:([@\w ]*)(?:; clear:([@\w ]*))?$", text, re.MULTILINE)
+    maps, scratch = (tuple((names or "").split()) for names in header.groups()) if header else ((), ())
+    return Program(text, maps, scratch)

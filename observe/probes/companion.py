@@ -46,7 +46,7 @@ class RankProbes(Companion):
 
     def begin(self, process: int) -> None:
         for _ in range(_TRIES):
-            if self._asked({"rank": told(RANK) or 0, "process": process}) is not None:
+            if self._asked({"rank": told(RANK) or 0}) is not None:
                 return
             self._join()
         self._reason = self._reason or "the process that attaches probes has ended"
@@ -63,10 +63,8 @@ class RankProbes(Companion):
 
     def _clear_up(self) -> None:
         """After a keeper that was killed."""
-        from npc.observe.probes.counting import remove_stale
         from npc.observe.probes.settings import UNFINISHED
 
-        remove_stale()
         for mark in self._folder.glob(f"{socket.gethostname()}.*.{UNFINISHED}"):
             mark.unlink(missing_ok=True)
 

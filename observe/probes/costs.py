@@ -1,96 +1,70 @@
 """What one event costs a program that is watched by bpftrace.
 
-A process makes events of each kind, in turns without and with the probes, which do what those of
-`npc.observe.probes` do. The cost of an event is the median of the differences.
+A process makes events of one kind after the other, without a probe, with the one that watches them
+(`npc.observe.probes.catalogue.program`, with a budget that pays for all of them), and without it again. The
+cost of an event is the difference of the medians.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
+import os
 import re
-import subprocess
+import select
+import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
-from typing import IO, Final
+from typing import Final, NamedTuple
 
 from npc.observe.costs.cache import NoCost, cached_costs
 from npc.observe.costs.maker import CostProgram
-from npc.observe.probes.catalogue import PUSHED
-from npc.observe.probes.rights import refusal, version
+from npc.observe.probes.bpftrace import Bpftrace, Budget, WatchedProcess, program_text
+from npc.observe.probes.catalogue import FUNCTION, PUSHED, USDT, budget_check, program
+from npc.observe.probes.rights import NoProbes, refusal, version
 
-#: Events of a block, by the kind that `events` makes.
-_NUMBER: Final = {
-    "call_once": 500,
-    "call_twice": 500,
-    "call_pushed": 500,
-    "system_call": 4000,
-    "fault": 2000,
-    "switch": 1000,
-}
-_BLOCKS, _TURNS = 5, 3
+#: Blocks of events with the probe; half as many before it, and after it.
+_BLOCKS: Final = 10
 _PATIENCE_S: Final = 20.0
-#: A call that traps takes longer than this, one that does not far less; calls to find that out.
-_TRAP_S: Final = 6e-7
-_FEW: Final = 100
-_LOOK_S: Final = 0.01
-_READY: Final = "attached"
-#: How finely the duration that an empty function seems to have is told (ns).
-_BIN_NS: Final = 100
-#: As `npc.observe.probes` counts: the rank of the process, a number, a duration and its sum.
-_PROGRAM: Final = """
-BEGIN {{ @rank[(uint64){process}] = (uint64)1; printf("{ready}\\n"); }}
-uprobe:{libc}:toascii /@rank[(uint64)pid]/ {{ @once[@rank[(uint64)pid], (uint64)0] = count(); }}
-{calls}tracepoint:raw_syscalls:sys_enter /@rank[(uint64)pid]/ {{
-    @called[(uint64)tid] = (uint64)args->id;
-    @entered[(uint64)tid] = nsecs;
-}}
-tracepoint:raw_syscalls:sys_exit /@entered[(uint64)tid]/ {{
-    $taken = nsecs - @entered[(uint64)tid];
-    @system[@rank[(uint64)pid], @called[(uint64)tid]] = hist($taken);
-    @in[@rank[(uint64)pid], @called[(uint64)tid]] = sum($taken);
-    delete(@entered[(uint64)tid]);
-}}
-software:minor-faults:1 /@rank[(uint64)pid]/ {{ @faults[@rank[(uint64)pid], (uint64)0] = count(); }}
-tracepoint:sched:sched_wakeup /@rank[(uint64)args->pid]/ {{ @ready[(uint64)args->pid] = nsecs; }}
-tracepoint:sched:sched_switch {{
-    $rank = @rank[(uint64)args->prev_pid];
-    if ($rank) {{ @switched[$rank, (uint64)2] = count(); }}
-    $next = @rank[(uint64)args->next_pid];
-    if ($next) {{
-        $since = @ready[(uint64)args->next_pid];
-        if ($since) {{
-            @waits[$next, (uint64)1] = hist(nsecs - $since);
-            @waited[$next, (uint64)1] = sum(nsecs - $since);
-            delete(@ready[(uint64)args->next_pid]);
-        }}
-    }}
-}}
-"""
-_CALL: Final = """
-uprobe:{libc}:{name} /@rank[(uint64)pid]/ {{
-    @calls[@rank[(uint64)pid], (uint64)0] = count();
-    if (@depth[(uint64)tid] == 0) {{ @begun[(uint64)tid] = nsecs; }}
-    @depth[(uint64)tid] = @depth[(uint64)tid] + 1;
-}}
-uretprobe:{libc}:{name} /@depth[(uint64)tid]/ {{
-    @depth[(uint64)tid] = @depth[(uint64)tid] - 1;
-    if (@depth[(uint64)tid] == 0) {{
-        $taken = nsecs - @begun[(uint64)tid];
-        @durations[@rank[(uint64)pid], (uint64)0] = hist($taken);
-        @seconds[@rank[(uint64)pid], (uint64)0] = sum($taken);
-        @{apparent} = lhist($taken, 0, 100000, {bin_ns});
-    }}
-}}
-"""
-#: Functions whose return is probed as well, by the name of their durations. The kernel steps through the
-#: first instruction of the first one, with a trap; that of the other, a push, it does itself, which is far
-#: cheaper in virtual machines (arch/x86/kernel/uprobes.c).
-_CALLED: Final = {"apparent": "labs", PUSHED + "apparent": "bsearch"}
+_SNAPSHOTS_S: Final = 0.1
+#: Events that show that the probe is attached; of a block whose durations are looked at.
+_FEW: Final = 10
+_SHORT: Final = 25
+_KEYS: Final = 4096
+#: Every event is paid for by the time since the one before.
+_PAID: Final = Budget(need_ns=1, grace_ns=10**12)
 _LIBC: Final = re.compile(r"\s(/\S*/libc(?:-[\d.]+)?\.so(?:\.6)?|/\S*/ld-musl\S*)$", re.MULTILINE)
+
+
+class _Trial(NamedTuple):
+    """A kind of events whose cost is measured."""
+
+    #: Of the cost.
+    name: str
+    #: Of the probe.
+    kind: str
+    #: What `CostProgram` makes, and how many of it to a block.
+    event: str
+    number: int
+    #: The function of the C library that the probe attaches to; empty for tracepoints.
+    function: str = ""
+
+    def places(self, libc: str) -> dict[str, str]:
+        """What its program attaches to. libc: the file of the C library."""
+        probes = {"ENTRIES": "uprobe", "RETURNS": "uretprobe", "PLACES": "uprobe"}
+        return {name: f"{probe}:{libc}:{self.function}" for name, probe in probes.items()}
+
+
+#: Of the first function the kernel steps through the first instruction, with a trap; that of the second, a
+#: push, it does itself, which is far cheaper in virtual machines (arch/x86/kernel/uprobes.c).
+_TRIALS: Final = (
+    _Trial("function", FUNCTION, "call_twice", 250, "labs"),
+    _Trial(f"{PUSHED}function", FUNCTION, "call_pushed", 250, "bsearch"),
+    _Trial("entry", USDT, "call_once", 250, "toascii"),
+    _Trial("syscall", "syscalls", "system_call", 2000),
+    _Trial("fault", "faults", "fault", 1000),
+    _Trial("switch", "scheduler", "switch", 500),
+)
 
 
 def costs() -> dict[str, float]:
@@ -100,95 +74,95 @@ def costs() -> dict[str, float]:
     first time on a machine it takes some seconds. Raises NoCost."""
     if reason := refusal():
         raise NoCost(reason)
-    key = {"tool": ".".join(map(str, version())), "program": _PROGRAM + _CALL}
+    programs = [program(trial.kind).text for trial in _TRIALS]
+    key = {"tool": ".".join(map(str, version())), "program": "".join((*programs, budget_check().text))}
     return cached_costs("probes", key, _measured)
 
 
 def _measured() -> Mapping[str, float]:
-    plain, probed = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
-    apparent = defaultdict[str, list[float]](list)
-    with CostProgram() as maker:
-        for _ in range(_TURNS):
-            _make(maker, plain)
-            with _probes(maker.pid) as said:
-                _await_uprobes(maker)
-                _make(maker, probed)
-            for name in _CALLED:
-                apparent[name].append(_seen(said, name))
-    cost = {kind: max(median(probed[kind]) - median(plain[kind]), 0.0) for kind in _NUMBER}
-    return {
-        "function": cost["call_twice"],
-        "entry": cost["call_once"],
-        "syscall": cost["system_call"],
-        "fault": cost["fault"],
-        "switch": cost["switch"],
-        PUSHED + "function": cost["call_pushed"],
-        **{name: median(each) for name, each in apparent.items()},
-    }
+    seconds: dict[str, float] = {}
+    with CostProgram() as maker, tempfile.TemporaryDirectory(prefix="npc-") as folder:
+        libc = _LIBC.search(Path(f"/proc/{maker.pid}/maps").read_text())
+        if libc is None:
+            raise NoCost("no C library to measure a uprobe in")
+        for trial in _TRIALS:
+            try:
+                cost, apparent = _measured_one(trial, maker, libc[1], Path(folder))
+            except NoProbes as reason:
+                raise NoCost(str(reason)) from None
+            seconds[trial.name] = cost
+            if trial.kind == FUNCTION:
+                seconds[trial.name.replace("function", "apparent")] = apparent
+    return seconds
 
 
-def _make(maker: CostProgram, seconds: Mapping[str, list[float]]) -> None:
+def _measured_one(trial: _Trial, maker: CostProgram, libc: str, folder: Path) -> tuple[float, float]:
+    """Seconds that an event takes of the process, and that it seems to last (0 of what has no durations).
+    Raises NoCost, NoProbes."""
+    plain = [maker.make(trial.event, trial.number) for _ in range(_BLOCKS // 2)]
+    watched = [WatchedProcess(0, maker.pid)]
+    text = program_text(trial.kind, 0, _SNAPSHOTS_S, trial.places(libc), _PAID, watched)
+    tracer = Bpftrace(text, folder / f"{trial.name}.bt", _KEYS, os.sched_getaffinity(0))
+    try:
+        _await_events(trial, maker, tracer)
+        apparent = _apparent(trial, maker, tracer) if trial.kind == FUNCTION else 0.0
+        probed = [maker.make(trial.event, trial.number) for _ in range(_BLOCKS)]
+    finally:
+        tracer.kill()
+        tracer.close(_PATIENCE_S)
+    plain += [maker.make(trial.event, trial.number) for _ in range(_BLOCKS // 2)]
+    return max(median(probed) - median(plain), 0.0), apparent
+
+
+def _apparent(trial: _Trial, maker: CostProgram, tracer: Bpftrace) -> float:
+    """Seconds that an event seems to last: the median of the means of blocks that are so short that whoever
+    takes the CPU away meets few of them."""
+    means = []
     for _ in range(_BLOCKS):
-        for kind, number in _NUMBER.items():
-            seconds[kind].append(maker.make(kind, number))
+        before = _timed(tracer)
+        maker.make(trial.event, _SHORT)
+        after = _await_timed(tracer, before.events + _SHORT)
+        means.append((after.seconds - before.seconds) / (after.events - before.events))
+    return median(means)
 
 
-def _await_uprobes(maker: CostProgram) -> None:
-    """bpftrace says that it is there before its uprobes are."""
+class _Timed(NamedTuple):
+    """Events whose durations a bpftrace has, and the seconds of all of them."""
+
+    events: int
+    seconds: float
+
+
+def _timed(tracer: Bpftrace) -> _Timed:
+    """As of its last snapshot."""
+    classes = tracer.maps.get("@durations", {}).values()
+    events = sum(sum(events_of.values()) for events_of in classes)
+    return _Timed(events, 1e-9 * sum(tracer.maps.get("@seconds", {}).values()))
+
+
+def _await_timed(tracer: Bpftrace, events: int) -> _Timed:
+    """When it has durations of so many events. Raises NoCost."""
+    _await(tracer, lambda: _timed(tracer).events >= events)
+    return _timed(tracer)
+
+
+def _await_events(trial: _Trial, maker: CostProgram, tracer: Bpftrace) -> None:
+    """It says that it is attached before all of it is: wait until a snapshot has events."""
+    _await(tracer, lambda: bool(tracer.attached))
+
+    def has_events() -> bool:
+        maker.make(trial.event, _FEW)
+        return any(tracer.maps.get(name) for name in ("@events", "@durations"))
+
+    _await(tracer, has_events)
+
+
+def _await(tracer: Bpftrace, true: Callable[[], bool]) -> None:
+    """Until a condition on what it has printed holds. Raises NoCost."""
     limit = time.monotonic() + _PATIENCE_S
-    while min(maker.make(kind, _FEW) for kind in ("call_once", "call_twice", "call_pushed")) < _TRAP_S:
+    while not true():
+        select.select([tracer.output], [], [], _SNAPSHOTS_S)
+        if not tracer.read():
+            raise NoCost(f"bpftrace ended early: {tracer.problem}")
         if time.monotonic() > limit:
-            raise NoCost("the uprobes of bpftrace have no effect")
-        time.sleep(_LOOK_S)
-
-
-@contextlib.contextmanager
-def _probes(process: int) -> Iterator[list[str]]:
-    """All probes attached; the list has what they printed once they are gone."""
-    libc = _LIBC.search(Path(f"/proc/{process}/maps").read_text())
-    if libc is None:
-        raise NoCost("no C library to measure a uprobe in")
-    calls = "".join(
-        _CALL.format(libc=libc[1], name=name, apparent=apparent, bin_ns=_BIN_NS)
-        for apparent, name in _CALLED.items()
-    )
-    program = _PROGRAM.format(process=process, ready=_READY, libc=libc[1], calls=calls)
-    command = ["bpftrace", "-f", "json", "-B", "line", "-e", program]
-    printed: list[str] = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tracer:
-        assert tracer.stdout is not None
-        try:
-            _await(tracer, tracer.stdout)
-            yield printed
-            tracer.terminate()
-            printed += tracer.communicate(timeout=_PATIENCE_S)[0].splitlines()
-        except subprocess.TimeoutExpired:
-            raise NoCost(f"bpftrace did not end within {_PATIENCE_S:g} s") from None
-        finally:
-            tracer.kill()
-
-
-def _await(tracer: subprocess.Popen[str], output: IO[str]) -> None:
-    limit = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < limit:
-        line = output.readline()
-        if _READY in line:
-            return
-        if not line:
-            assert tracer.stderr is not None
-            words = [each for each in tracer.stderr.read().splitlines() if "RLIMIT" not in each]
-            raise NoCost(f"bpftrace: {words[-1] if words else 'ended without a word'}")
-    raise NoCost(f"bpftrace did not attach within {_PATIENCE_S:g} s")
-
-
-def _seen(said: list[str], name: str) -> float:
-    """The median duration of a function that does nothing."""
-    for line in said:
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            bins = json.loads(line)["data"][f"@{name}"]
-            left = sum(each["count"] for each in bins) / 2
-            for each in bins:
-                left -= each["count"]
-                if left <= 0:
-                    return float(each["min"] + _BIN_NS / 2) * 1e-9
-    raise NoCost("bpftrace printed no durations")
+            raise NoCost(f"bpftrace has counted nothing for {_PATIENCE_S:g} s")

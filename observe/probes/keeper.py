@@ -2,7 +2,7 @@
 
 It starts with the first rank and ends with the last, or when their launcher is gone, since nobody reads what
 it counts then; ranks that are killed hang up. Every probe is a bpftrace
-of its own, so that one that is taken away leaves the others alone; bpftrace ends with this process, and what
+of its own, so that one that ends leaves the others alone; bpftrace ends with this process, and what
 it has attached ends with bpftrace. What was counted goes to ``FOLDER/HOST.RANK.probes``, once a second and at
 the end. Only the standard library, as in `npc.observe.rank`.
 """
@@ -23,12 +23,9 @@ from typing import Final
 from npc import own_folder
 from npc.machine.processes import local_ranks, read
 from npc.observe.own_session import leave_launcher
-from npc.observe.probes.attachment import Attachment, NodeProbes
-from npc.observe.probes.bpftrace import Bpftrace
-from npc.observe.probes.catalogue import RANKS as FOLLOWER
+from npc.observe.probes.attachment import NodeProbes, ProbeAttachment
 from npc.observe.probes.catalogue import read_wanted
 from npc.observe.probes.credentials import peer
-from npc.observe.probes.rights import NoProbes
 from npc.observe.probes.settings import PROBES, UNFINISHED, Settings
 from npc.records.node_probes import NodeProbe
 
@@ -100,21 +97,19 @@ class _Keeper:
         self._next_write = 0.0
         self._next_look = 0.0
         self._started = time.monotonic()
-        self._tracers: dict[int, Attachment] = {}
-        self._probes = [Attachment(read_wanted(what), node) for what in node.settings["probes"]]
-        self._follower = self._follow() if any(each.is_guarded for each in self._probes) else None
+        self._tracers: dict[int, ProbeAttachment] = {}
+        self._probes = [ProbeAttachment(read_wanted(what), node) for what in node.settings["probes"]]
 
     def run(self) -> None:
         """All of it."""
-        self._hasten()
         while not (self._ranks and all(each.ended for each in self._ranks)):
             if not self._ranks and (self._seen or time.monotonic() > self._started + _CALL_S):
                 break  # all have hung up
             if self._are_left():
                 break
-            watched = self._follower.watched if self._follower else ()
-            pause = min((each.step(watched) for each in self._probes), default=_LONGEST_SLEEP_S)
-            self._listen(min(max(pause, 0.0), _LONGEST_SLEEP_S))
+            for probe in self._probes:
+                probe.check_start()
+            self._listen(_LONGEST_SLEEP_S)
             self._answer()
             if self._begun is not None and time.monotonic() >= self._next_write:
                 self._write()
@@ -125,28 +120,6 @@ class _Keeper:
         for each in self._ranks:
             with contextlib.suppress(OSError):
                 each.connection.sendall(b"kept\n")
-
-    def _follow(self) -> Bpftrace | None:
-        """Who the ranks' processes are, for probes that are attached while they run."""
-        try:
-            follower = self._node.tracer(FOLLOWER, FOLLOWER)
-        except (NoProbes, OSError):
-            return None  # the others say why
-        self._events.register(follower.output, selectors.EVENT_READ, lambda _file: self._heed(follower))
-        return follower
-
-    def _heed(self, follower: Bpftrace) -> None:
-        if not follower.read():
-            self._events.unregister(follower.output)
-            follower.close(_END_S)
-            self._follower = None
-
-    def _hasten(self) -> None:
-        """Where probes are guarded a look must not wait for a rank to give its CPU away."""
-        if self._follower is not None:
-            with contextlib.suppress(OSError):
-                policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
-                os.sched_setscheduler(0, policy, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
 
     def _listen(self, pause_s: float) -> None:
         """Take in what ranks and bpftraces say within that time."""
@@ -204,14 +177,11 @@ class _Keeper:
             if "rank" in said:
                 rank.rank, rank.waits = int(said["rank"]), True
                 self._seen.add(rank.rank)
-                for probe in self._probes:
-                    probe.add(rank.rank, int(said["process"]))
             rank.ended = rank.ended or bool(said.get("ended"))
 
     def _answer(self) -> None:
         """Let ranks begin once every probe is attached or given up, and go where others are still there."""
-        follower = self._follower
-        if not any(each.is_attaching for each in self._probes) and (follower is None or follower.attached):
+        if not any(probe.is_attaching for probe in self._probes):
             for rank in self._ranks:
                 if rank.waits:
                     self._begun = self._begun or time.time()
@@ -228,8 +198,6 @@ class _Keeper:
         """End every bpftrace, and take in what it counted."""
         for probe in self._probes:
             probe.interrupt()
-        if self._follower is not None:
-            self._follower.kill()
         limit = time.monotonic() + _END_S
         while any(each.tracer for each in self._probes) and time.monotonic() < limit:
             self._listen(0.1)

@@ -16,7 +16,7 @@ from npc.records.node_probes import NodeProbe, ProbeRow, Probes, ProbeStatus
 from npc.records.units import plural
 
 #: From best to worst, as far as what was counted is concerned.
-_STATUSES: Final[tuple[ProbeStatus, ...]] = ("attached", "sampled", "stopped", "refused", "unavailable")
+_STATUSES: Final[tuple[ProbeStatus, ...]] = ("attached", "stopped", "unavailable")
 
 
 class _NodeFile(msgspec.Struct):

@@ -28,9 +28,8 @@ def _probed(probe: NodeProbe, ranks: str) -> Iterator[Reading]:
     """Events, bytes and seconds of a node's ranks by name, as their mean and of the rank with most; of what
     is no rank's, all together; or why there are none. Seconds are without what watching adds to each."""
     params = {"layer": "probe", "part": probe.probe, "node": probe.host, "ranks": ranks}
-    if probe.status in ("refused", "unavailable"):
-        reason = probe.reason if probe.status == "unavailable" else f"refused: {probe.reason}"
-        yield Reading(OBSERVED, "events", None, None, f"unavailable: {reason}", params)
+    if probe.status == "unavailable":
+        yield Reading(OBSERVED, "events", None, None, f"unavailable: {probe.reason}", params)
         return
     by_name: dict[tuple[bool, str], list[NodeRow]] = {}
     for row in probe.rows:

@@ -72,7 +72,7 @@ STACKS: Mapping[Sequence[Place], Sequence[int]] = {
     (("0x7f3a12", "[unknown]"),): (200, 200),
 }
 
-#: Two probes of two ranks, the second of which sleeps and loses its CPU, and one that was refused.
+#: Two probes of two ranks, the second of which sleeps and loses its CPU, and one that ended itself.
 PROBES = Probes(
     nodes=(
         NodeProbe(
@@ -91,6 +91,6 @@ PROBES = Probes(
             status="attached",
             rows=(ProbeRow(1, "involuntary switches", 300, 300, 0.4, None, {20: 300}),),
         ),
-        NodeProbe(probe="function:dot", host="n0", status="refused", reason="it is called too often"),
+        NodeProbe(probe="function:dot", host="n0", status="stopped", reason="it is called too often"),
     )
 )

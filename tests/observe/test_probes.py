@@ -6,14 +6,24 @@ import json
 import os
 import platform
 import re
+import shutil
+import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from npc.observe.probes.bpftrace import Bpftrace
-from npc.observe.probes.catalogue import FUNCTION, NAMED, RANKS, USDT, RequestedProbe, program, read_wanted
+from npc.observe.probes.bpftrace import Bpftrace, Budget, program_text
+from npc.observe.probes.catalogue import (
+    FUNCTION,
+    NAMED,
+    USDT,
+    RequestedProbe,
+    budget_check,
+    program,
+    read_wanted,
+)
 from npc.observe.probes.node_file import read_probes
 from npc.observe.probes.places import NoFunction, find
 from npc.observe.probes.rows import calls, rows_of
@@ -22,6 +32,7 @@ from npc.observe.probes.table import probes
 from npc.observe.rank_files import NoRankProbes, PortReading, WatchedRank
 from npc.parsers.observed import parse
 from npc.records.node_probes import NodeProbe, ProbeRow, Probes
+from tests.paths import ROOT
 
 LIBC = next(iter(Path("/usr/lib").glob("*-linux-gnu/libc.so.6")), None)
 HEADER = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
@@ -36,6 +47,8 @@ PRINTED = """\
 {"min": 16384, "max": 32767, "count": 0}, {"min": 32768, "max": 65535, "count": 1}]}}}
 {"type": "map", "data": {"@seconds": {"1,0": 71000}}}
 {"type": "printf", "data": "snapshot\\n"}
+{"type": "printf", "data": "over 2 7300 120000000\\n"}
+{"type": "printf", "data": "over 1 7200 110000000\\n"}
 {"type": "map", "data": {"@events": {"2,0": 2, "1,0": 5}}}
 ERROR: Unknown error -1: couldn't set RLIMIT_MEMLOCK for bpftrace. If your program is not loading, you can try
 {"type": "helper_error", "msg": "Can't delete map element because it does not exist.", "helper": \
@@ -59,9 +72,9 @@ def tracer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bpftrace:
     )
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = Bpftrace(FUNCTION, tmp_path / "a.bt", 1234567, 1, 4096, os.sched_getaffinity(0), (), {
-        "ENTRIES": "uprobe:a:b", "RETURNS": "uretprobe:a:b",
-    })  # fmt: skip
+    places = {"ENTRIES": "uprobe:a:b", "RETURNS": "uretprobe:a:b"}
+    text = program_text(FUNCTION, 1234567, 1, places, Budget.of(13e-6, 0.02))
+    found = Bpftrace(text, tmp_path / "a.bt", 4096, os.sched_getaffinity(0))
     while found.read():
         os.sched_yield()
     found.close(5)
@@ -72,7 +85,9 @@ def test_what_bpftrace_prints_is_read(tracer: Bpftrace) -> None:
     assert tracer.attached
     assert [tuple(each) for each in tracer.watched] == [(0, 4321), (1, 4322)]
     assert tracer.lost == 7
-    assert tracer.said == []
+    assert tracer.messages == []
+    assert tracer.overrun is not None  # the first one, since the second was made while bpftrace ended
+    assert tracer.overrun[:3] == (1, 7300, pytest.approx(0.12))
     assert tracer.maps["@seconds"] == {(1, 0): 71000}
     assert tracer.maps["@durations"] == {(1, 0): {0: 1, 13: 4}, (2, 0): {}}
     assert rows_of(RequestedProbe("function:daxpy", FUNCTION, "daxpy"), tracer.maps) == (
@@ -87,13 +102,39 @@ def test_a_full_map_is_noticed(tracer: Bpftrace) -> None:
     assert tracer.is_full
 
 
-@pytest.mark.parametrize("kind", [*NAMED, FUNCTION, USDT, RANKS])
+@pytest.mark.parametrize("kind", [*NAMED, FUNCTION, USDT])
 def test_a_program_knows_the_ranks_and_prints_its_maps(kind: str) -> None:
     source = program(kind)
     own = re.findall(r"@\w+", source.text)
     assert {"@rank", "@announced"} <= set(own)
     # what is neither printed nor cleared would be printed at the end, key by key
     assert set(own) - {"@rank", "@announced"} == {*source.maps, *source.scratch}
+
+
+def test_what_limits_a_program_clears_its_maps() -> None:
+    source = budget_check()
+    assert set(re.findall(r"@\w+", source.text)) == set(source.scratch)
+
+
+PLACES = dict.fromkeys(("ENTRIES", "RETURNS", "PLACES", "READ", "WRITE", "FLUSH"), "here")
+
+
+@pytest.mark.parametrize("kind", [*NAMED, FUNCTION, USDT])
+def test_a_program_with_a_budget_pays_for_its_events_and_clears_what_that_takes(kind: str) -> None:
+    limited = program_text(kind, 1234567, 0.5, PLACES, Budget(need_ns=650_000, grace_ns=5_000_000_000))
+    assert "interval:ms:500" in limited
+    assert "$NEED" not in limited
+    if kind in ("tcp", "softirq"):  # their events are the node's, and what one costs is not known
+        assert "exit()" not in limited
+    else:
+        assert "$hits * (uint64)650000 > $stretch + (uint64)5000000000" in limited
+        assert "clear(@hits); clear(@since); clear(@over);" in limited
+    assert "exit()" not in program_text(kind, 1234567, 0.5, PLACES)
+
+
+def test_a_budget_is_the_run_time_that_pays_for_an_event() -> None:
+    assert Budget.of(13e-6, 0.02) == (650_000, 5_000_000_000)
+    assert Budget.of(1.7e-6, 1.0) == (1_700, 100_000_000)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +173,19 @@ def test_a_function_is_found_where_the_program_would_load_it() -> None:
         find(read_wanted("function:getpid@libnothing"), program)
     with pytest.raises(NoFunction, match=r"no static probe a:b in .*bpftrace -l"):
         find(read_wanted("usdt:a:b"), program)
+    with pytest.raises(NoFunction, match="no ELF file"):
+        find(read_wanted(f"function:getpid@{__file__}"), program)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_a_function_that_is_not_there_says_why(tmp_path: Path) -> None:
+    calls, stripped = tmp_path / "calls", tmp_path / "stripped"
+    subprocess.run(["gcc", "-O1", ROOT / "tests/observe/programs/called.c", "-o", calls], check=True)
+    subprocess.run(["strip", calls, "-o", stripped], check=True)
+    with pytest.raises(NoFunction, match="or the compiler has inlined it"):
+        find(read_wanted("function:nothing"), str(calls))
+    with pytest.raises(NoFunction, match="is stripped"):
+        find(read_wanted("function:called"), str(stripped))
 
 
 def test_system_calls_have_names_on_every_usual_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +262,7 @@ def test_records_have_the_mean_of_the_ranks_and_the_rank_with_most() -> None:
         ProbeRow(1, "write ext4 /", 30, 30, 5e-3, 8192, {17: 30}),
         ProbeRow(-1, "write vda", 2, 2, 1e-3, 12288, {19: 2}),
     )
-    found = (node(probe="io", rows=rows, share=0.5), node(status="refused", reason="too much"))
+    found = (node(probe="io", rows=rows, share=0.5), node(status="unavailable", reason="no bpftrace"))
     document = {
         "schema": 3, "ranks": 2, "reported": {}, "nodes": [], "messages": None,
         "probes": asdict(Probes(nodes=found)),
@@ -227,7 +281,7 @@ def test_records_have_the_mean_of_the_ranks_and_the_rank_with_most() -> None:
     }  # fmt: skip
     assert readings[0].params["attached"] == "0.5"
     assert readings[-1].value is None
-    assert readings[-1].status == "unavailable: refused: too much"
+    assert readings[-1].status == "unavailable: no bpftrace"
 
 
 def test_the_table_takes_off_what_watching_adds() -> None:

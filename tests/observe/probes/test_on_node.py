@@ -30,8 +30,8 @@ CALLS = NodeProbe(
 SCHEDULER = NodeProbe(
     probe="scheduler",
     host="n0",
-    status="sampled",
-    reason="it would cost 4 %",
+    status="stopped",
+    reason="it would have cost 4 %",
     share=0.25,
     rows=(
         ProbeRow(0, "involuntary switches", 2, 2, 1e-3, None, {18: 2}),
@@ -39,7 +39,7 @@ SCHEDULER = NodeProbe(
         ProbeRow(1, "voluntary switches", 7),
     ),
 )
-REFUSED = NodeProbe(probe="function:dot", host="n0", status="refused", reason="10⁷ calls a second")
+UNAVAILABLE = NodeProbe(probe="function:dot", host="n0", status="unavailable", reason="no bpftrace")
 
 
 def page(folder: Path, *probes: NodeProbe, **more: object) -> list[object]:
@@ -82,16 +82,16 @@ def test_times_are_without_what_watching_adds_to_each(tmp_path: Path) -> None:
     assert str(figures[1].picture).count("rank 1") >= 1  # of few names a row a rank
 
 
-def test_what_was_refused_or_sampled_is_said_with_the_cost(tmp_path: Path) -> None:
+def test_what_was_stopped_or_cannot_be_had_is_said_with_the_cost(tmp_path: Path) -> None:
     measured = MeasuredOverhead(
         median=0.004, low=-0.001, high=0.009, coverage=0.95, pairs=12, seconds=((2.0, 2.02),)
     )
     overhead = Overhead(estimated={"mpi": 0.001, "probes": 0.012}, budget=0.02, measured=measured)
-    said = str(page(tmp_path, SCHEDULER, REFUSED, overhead=overhead)[1])
+    said = str(page(tmp_path, SCHEDULER, UNAVAILABLE, overhead=overhead)[1])
     for words in (
         "watching took about 1.3 % of the run time, as estimated (mpi 0.1 %, probes 1.2 %); probes",
         "measured: +0.40% in the median of 12 pairs", "95.0% interval: -0.10% to +0.90%",
-        "scheduler sampled: it would cost 4 % (n0)", "function:dot refused: 10⁷ calls a second (n0)",
+        "scheduler stopped: it would have cost 4 % (n0)", "function:dot unavailable: no bpftrace (n0)",
     ):  # fmt: skip
         assert words in said, words
 

@@ -29,12 +29,15 @@ NEEDS_TYPES: Final = ("io",)
 
 
 class RequestedProbe(NamedTuple):
-    """A probe as it was asked for: `what`, whole. name: a function's, ``PROVIDER:NAME`` of a static probe;
-    library: the file that it is in, a path or a library's name, empty where it was not said."""
+    """A probe as it was asked for."""
 
+    #: The whole word behind ``--probe``.
     what: str
+    #: A name of `NAMED`, `FUNCTION` or `USDT`.
     kind: str
+    #: Of a function, or ``PROVIDER:NAME`` of a static probe.
     name: str = ""
+    #: The file that it is in: a path or a library's name; empty where none was given.
     library: str = ""
 
 

@@ -46,7 +46,7 @@ class RankProbes(Companion):
 
     def begin(self, process: int) -> None:
         for _ in range(_TRIES):
-            if self._asked({"rank": told(RANK) or 0}) is not None:
+            if self._answer_to({"rank": told(RANK) or 0}) is not None:
                 return
             self._join()
         self._reason = self._reason or "the process that attaches probes has ended"
@@ -56,7 +56,7 @@ class RankProbes(Companion):
             announce(self._token, told(RANK) or 0)
 
     def end(self) -> dict[str, Any] | None:
-        if self._keeper is not None and self._asked({"ended": True}) is None:
+        if self._keeper is not None and self._answer_to({"ended": True}) is None:
             self._clear_up()
             self._reason = self._reason or "the process that attaches probes ended before the program"
         return {"reason": self._reason} if self._reason else None
@@ -107,12 +107,12 @@ class RankProbes(Companion):
         finally:
             os._exit(0)
 
-    def _asked(self, what: dict[str, Any]) -> str | None:
+    def _answer_to(self, message: dict[str, Any]) -> str | None:
         """The keeper's answer; None where it is gone."""
         if self._keeper is None:
             return None
         try:
-            self._keeper.sendall(json.dumps(what).encode() + b"\n")
+            self._keeper.sendall(json.dumps(message).encode() + b"\n")
             return self._keeper.recv(64).decode() or None
         except OSError:
             return None

@@ -11,9 +11,10 @@ _CREDENTIALS: Final = struct.Struct("iII")
 
 
 class PeerProcess(NamedTuple):
-    """process: who has connected, or who listens; user: the number of its effective user."""
+    """Who has connected, or who listens."""
 
     process: int
+    #: The number of its effective user.
     user: int
 
 

@@ -45,17 +45,21 @@ _WRITING: Final = 0.02
 
 
 @dataclass
-class _Rank:
-    """A rank that is connected: it waits for an answer, or runs, or has ended. watcher: the process of
-    `npc.observe.rank`; launcher: that one's parent."""
+class _ConnectedRank:
+    """A rank that is connected."""
 
     connection: socket.socket
+    #: The process of `npc.observe.rank`, and its parent.
     watcher: int
     launcher: int | None
+    #: Its number in MPI_COMM_WORLD; -1 before it has sent it.
     rank: int = -1
+    #: It waits until the probes are attached.
     waits: bool = False
+    #: Its program has ended.
     ended: bool = False
-    heard: bytes = b""
+    #: The beginning of a message whose end has not come yet.
+    unread: bytes = b""
 
 
 def keep(
@@ -90,8 +94,8 @@ class _Keeper:
         self._listening, self._node = listening, node
         self._events = selectors.DefaultSelector()
         self._events.register(listening, selectors.EVENT_READ, self._accept)
-        self._ranks: list[_Rank] = []
-        self._seen: set[int] = set()
+        self._ranks: list[_ConnectedRank] = []
+        self._rank_numbers: set[int] = set()
         self._begun: float | None = None
         self._ended: float | None = None
         self._next_write = 0.0
@@ -102,10 +106,10 @@ class _Keeper:
 
     def run(self) -> None:
         """All of it."""
-        while not (self._ranks and all(each.ended for each in self._ranks)):
-            if not self._ranks and (self._seen or time.monotonic() > self._started + _CALL_S):
+        while not (self._ranks and all(rank.ended for rank in self._ranks)):
+            if not self._ranks and (self._rank_numbers or time.monotonic() > self._started + _CALL_S):
                 break  # all have hung up
-            if self._are_left():
+            if self._is_launcher_gone():
                 break
             for probe in self._probes:
                 probe.check_start()
@@ -117,9 +121,9 @@ class _Keeper:
         self._listening.close()
         self._detach()
         self._write()
-        for each in self._ranks:
+        for rank in self._ranks:
             with contextlib.suppress(OSError):
-                each.connection.sendall(b"kept\n")
+                rank.connection.sendall(b"kept\n")
 
     def _listen(self, pause_s: float) -> None:
         """Take in what ranks and bpftraces say within that time."""
@@ -148,19 +152,19 @@ class _Keeper:
             time.sleep(_STRANGER_S)  # who calls again and again takes no CPU from the program
             return
         process = read(watcher)
-        rank = _Rank(connection, watcher, process.parent if process else None)
+        rank = _ConnectedRank(connection, watcher, process.parent if process else None)
         self._ranks.append(rank)
-        self._events.register(connection, selectors.EVENT_READ, lambda _file: self._hear(rank))
+        self._events.register(connection, selectors.EVENT_READ, lambda _file: self._read_messages(rank))
 
-    def _are_left(self) -> bool:
-        """Whether the launcher of all ranks is gone: then others have adopted them."""
+    def _is_launcher_gone(self) -> bool:
+        """Whether all ranks have another parent than their launcher, since that one has ended."""
         if not self._ranks or time.monotonic() < self._next_look:
             return False
         self._next_look = time.monotonic() + _LONGEST_SLEEP_S
-        found = ((each, read(each.watcher)) for each in self._ranks)
-        return all(process is not None and process.parent != each.launcher for each, process in found)
+        watchers = ((rank, read(rank.watcher)) for rank in self._ranks)
+        return all(process is not None and process.parent != rank.launcher for rank, process in watchers)
 
-    def _hear(self, rank: _Rank) -> None:
+    def _read_messages(self, rank: _ConnectedRank) -> None:
         """What a rank says: that it waits to begin, that it has ended; or it hangs up."""
         try:
             block = rank.connection.recv(4096)
@@ -171,13 +175,13 @@ class _Keeper:
             rank.connection.close()
             self._ranks.remove(rank)
             return
-        *lines, rank.heard = (rank.heard + block).split(b"\n")
+        *lines, rank.unread = (rank.unread + block).split(b"\n")
         for line in lines:
-            said = json.loads(line)
-            if "rank" in said:
-                rank.rank, rank.waits = int(said["rank"]), True
-                self._seen.add(rank.rank)
-            rank.ended = rank.ended or bool(said.get("ended"))
+            message = json.loads(line)
+            if "rank" in message:
+                rank.rank, rank.waits = int(message["rank"]), True
+                self._rank_numbers.add(rank.rank)
+            rank.ended = rank.ended or bool(message.get("ended"))
 
     def _answer(self) -> None:
         """Let ranks begin once every probe is attached or given up, and go where others are still there."""
@@ -188,7 +192,7 @@ class _Keeper:
                     rank.waits = False
                     with contextlib.suppress(OSError):
                         rank.connection.sendall(b"attached\n")
-        if not all(each.ended for each in self._ranks):
+        if not all(other.ended for other in self._ranks):
             for rank in self._ranks:
                 if rank.ended:
                     with contextlib.suppress(OSError):
@@ -199,7 +203,7 @@ class _Keeper:
         for probe in self._probes:
             probe.interrupt()
         limit = time.monotonic() + _END_S
-        while any(each.tracer for each in self._probes) and time.monotonic() < limit:
+        while any(attachment.tracer for attachment in self._probes) and time.monotonic() < limit:
             self._listen(0.1)
         for probe in self._probes:
             probe.give_up()
@@ -207,8 +211,8 @@ class _Keeper:
     def _write(self) -> None:
         """Write everything, as rarely as it takes long."""
         began = time.process_time()
-        results = [each.result(self._seen, self._begun, self._ended) for each in self._probes]
-        _write(self._node, self._seen, results)
+        results = [probe.result(self._rank_numbers, self._begun, self._ended) for probe in self._probes]
+        _write(self._node, self._rank_numbers, results)
         took = time.process_time() - began
         self._next_write = time.monotonic() + max(1.0, took / _WRITING)
 

@@ -30,17 +30,17 @@ class _NodeFile(msgspec.Struct):
 def read_probes(folder: Path, ranks: Sequence[WatchedRank]) -> tuple[Probes | None, tuple[str, ...]]:
     """What the nodes' files in `folder` tell, and what is odd about them; None where nobody asked for probes.
     ranks: all that were seen."""
-    found: dict[tuple[str, str], list[NodeProbe]] = {}
+    by_node: dict[tuple[str, str], list[NodeProbe]] = {}
     served: set[tuple[str, int]] = set()
     damaged: list[str] = []
     for file in decoded(folder, f".{PROBES}", _NodeFile, damaged):
         served |= {(file.host, rank) for rank in file.ranks}
         for node in file.probes:
-            found.setdefault((node.probe, node.host), []).append(node)
-    if not found:
+            by_node.setdefault((node.probe, node.host), []).append(node)
+    if not by_node:
         return None, (*damaged, *_reasons(ranks))
     notes = (*damaged, *_reasons(ranks), *_without(ranks, served))
-    return Probes(nodes=tuple(_joined(each) for each in found.values())), notes
+    return Probes(nodes=tuple(_joined(nodes) for nodes in by_node.values())), notes
 
 
 def _without(ranks: Sequence[WatchedRank], served: set[tuple[str, int]]) -> Iterable[str]:
@@ -52,8 +52,8 @@ def _without(ranks: Sequence[WatchedRank], served: set[tuple[str, int]]) -> Iter
 
 
 def _reasons(ranks: Sequence[WatchedRank]) -> Iterable[str]:
-    said = Counter(f"{rank.host}: {rank.probes.reason}" for rank in ranks if rank.probes)
-    for reason, number in said.items():
+    reasons = Counter(f"{rank.host}: {rank.probes.reason}" for rank in ranks if rank.probes)
+    for reason, number in reasons.items():
         yield f"probes: {reason} ({plural(number, 'rank')})"
 
 
@@ -68,13 +68,13 @@ def _joined(nodes: Sequence[NodeProbe]) -> NodeProbe:
         rows[row.rank, row.name] = row if known is None else _sum(known, row)
     return replace(
         first,
-        status=max((each.status for each in nodes), key=_STATUSES.index),
-        reason="; ".join(dict.fromkeys(each.reason for each in nodes if each.reason)),
-        share=min(each.share for each in nodes),
-        cost=max((each.cost for each in nodes if each.cost is not None), default=None),
-        rate=max((each.rate for each in nodes if each.rate is not None), default=None),
+        status=max((probe.status for probe in nodes), key=_STATUSES.index),
+        reason="; ".join(dict.fromkeys(probe.reason for probe in nodes if probe.reason)),
+        share=min(probe.share for probe in nodes),
+        cost=max((probe.cost for probe in nodes if probe.cost is not None), default=None),
+        rate=max((probe.rate for probe in nodes if probe.rate is not None), default=None),
         rows=tuple(rows.values()),
-        notes=tuple(dict.fromkeys(note for each in nodes for note in each.notes)),
+        notes=tuple(dict.fromkeys(note for probe in nodes for note in probe.notes)),
     )
 
 

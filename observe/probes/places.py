@@ -26,11 +26,13 @@ class NoFunction(ValueError):
 
 
 class ProbePoint(NamedTuple):
-    """file: by its own path, not a link; symbols: of the functions, none for a static probe; offsets: bytes
-    from the file's beginning."""
+    """Where a probe is attached."""
 
+    #: By its own path, not a link.
     file: str
+    #: Names of the functions; none for a static probe.
     symbols: tuple[str, ...]
+    #: Bytes from the file's beginning.
     offsets: tuple[int, ...]
 
 
@@ -87,41 +89,43 @@ def _read(file: str) -> ElfFile:
 
 def _functions_of(file: str, name: str) -> ProbePoint:
     elf = _read(file)
-    code = [each for each in elf.symbols if each.kind in (CODE, IFUNC)]
+    code = [function for function in elf.symbols if function.kind in (CODE, IFUNC)]
 
     def named(is_it: Callable[[str], bool]) -> list[Symbol]:
         """Of each address the first symbol."""
-        return list({each.address: each for each in reversed(code) if is_it(each.name)}.values())[::-1]
+        return list(
+            {function.address: function for function in reversed(code) if is_it(function.name)}.values()
+        )[::-1]
 
     for wanted in (name, f"{name}_", f"{name}__"):  # Fortran's compilers append underscores
-        if found := named(wanted.__eq__):
-            return _placed(found, elf, file)
-    mangled = sorted({each.name for each in code if each.name.startswith("_Z")})
+        if symbols := named(wanted.__eq__):
+            return _placed(symbols, elf, file)
+    mangled = sorted({function.name for function in code if function.name.startswith("_Z")})
     plain = {
         symbol for symbol, plain in demangled(mangled).items() if name in (plain, plain.partition("(")[0])
     }
-    if found := named(plain.__contains__):
-        return _placed(found, elf, file)
+    if symbols := named(plain.__contains__):
+        return _placed(symbols, elf, file)
     if elf.is_stripped:
         raise NoFunction(f"{file} is stripped, and {name} is not among what it offers to other files")
     parts = re.compile(rf"(?:.*_MOD_)?{re.escape(name)}_{{0,2}}(?:\..*)?", re.IGNORECASE)
-    like = dict.fromkeys(each.name for each in code if parts.fullmatch(each.name))
+    like = dict.fromkeys(function.name for function in code if parts.fullmatch(function.name))
     hint = f" (it has {', '.join([*like][:_MOST_NAMED])})" if like else ", or the compiler has inlined it"
     raise NoFunction(f"{file} has no function {name}{hint}")
 
 
-def _placed(found: Iterable[Symbol], elf: ElfFile, file: str) -> ProbePoint:
+def _placed(functions: Iterable[Symbol], elf: ElfFile, file: str) -> ProbePoint:
     symbols, offsets = [], []
-    for each in found:
-        if each.kind == IFUNC:
+    for function in functions:
+        if function.kind == IFUNC:
             raise NoFunction(
-                f"{file} chooses {each.name} among variants when it is loaded (IFUNC): name the variant that "
-                "runs here, as perf shows it"
+                f"{file} chooses {function.name} among variants when it is loaded (IFUNC): name the variant "
+                "that runs here, as perf shows it"
             )
-        offset = elf.offset(each.address)
+        offset = elf.offset(function.address)
         if offset is None:
-            raise NoFunction(f"{file}: the code of {each.name} is not in the file")
-        symbols.append(each.name)
+            raise NoFunction(f"{file}: the code of {function.name} is not in the file")
+        symbols.append(function.name)
         offsets.append(offset)
     return ProbePoint(os.path.realpath(file), tuple(symbols), tuple(offsets))
 

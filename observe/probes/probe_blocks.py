@@ -37,55 +37,63 @@ _HISTOGRAM = (
 _NUMBERS: Final = ("events", "time", "mean", "99 % below", "bytes")
 
 
-def probe_blocks(report: Report, launch: Observed, what: str, seen: Sequence[NodeRow]) -> Iterator[Block]:
+def probe_blocks(
+    report: Report, launch: Observed, what: str, node_rows: Sequence[NodeRow]
+) -> Iterator[Block]:
     """What a probe counted: by name with a histogram of durations, and by rank."""
     by_name: defaultdict[str, list[NodeRow]] = defaultdict(list)
-    for each in seen:
-        by_name[each.row.name].append(each)
+    for node_row in node_rows:
+        by_name[node_row.row.name].append(node_row)
     ordered = sorted(by_name.items(), key=lambda entry: Events.of(entry[1]).weight, reverse=True)
     left = f"{len(ordered) - _MOST_NAMES} more are in the observation." if len(ordered) > _MOST_NAMES else ""
-    rows = tuple(_row(name, each, launch) for name, each in ordered[:_MOST_NAMES])
+    rows = tuple(_row(name, rows_of_name, launch) for name, rows_of_name in ordered[:_MOST_NAMES])
     names = (what.partition(":")[0], *_NUMBERS, "rank with most", "its part")
     table = Table(f"Numbers: {what}", names, rows, note=left).filled()
-    each_rank = _each_rank(what, seen, launch)
+    each_rank = _each_rank(what, node_rows, launch)
     grid = _histogram(report, launch, what, ordered)
     if grid:
         reading = _HISTOGRAM.format(rows="ranks" if grid.groups else "names, those that took longest first")
-        told = replace(grid, text=f"{grid.text} The table below has the numbers.")
-        yield amounts_figure(told, grid.text, reading, "events", table, each_rank)
+        described = replace(grid, text=f"{grid.text} The table below has the numbers.")
+        yield amounts_figure(described, grid.text, reading, "events", table, each_rank)
     else:
         yield table
         yield each_rank
 
 
-def _row(name: str, seen: Sequence[NodeRow], launch: Observed) -> tuple[Cell, ...]:
-    most = max(seen, key=lambda each: Events.of([each]).weight)
-    whole, own = Events.of(seen), Events.of([most])
+def _row(name: str, rows: Sequence[NodeRow], launch: Observed) -> tuple[Cell, ...]:
+    most = max(rows, key=lambda row: Events.of([row]).weight)
+    whole, own = Events.of(rows), Events.of([most])
     part = own.seconds / whole.seconds if whole.seconds else own.events / (whole.events or 1)
     of = Cell("the node's") if most.row.rank < 0 else Cell(f"rank {most.row.rank}", sort=most.row.rank)
-    return (Cell(name, (launch.ident,)), *_numbers(seen), of, percent(part))
+    return (Cell(name, (launch.ident,)), *_numbers(rows), of, percent(part))
 
 
-def _numbers(seen: Sequence[NodeRow]) -> Iterator[Cell]:
+def _numbers(rows: Sequence[NodeRow]) -> Iterator[Cell]:
     """Events, time, mean, 99th percentile and bytes."""
-    found = Events.of(seen)
-    yield count(found.events)
-    times = (found.seconds, found.seconds / found.timed, found.percentile_99) if found.timed else (None,) * 3
-    for each in times:
-        yield quantity(each, "s")
-    yield quantity(found.bytes or None, "B")
+    events = Events.of(rows)
+    yield count(events.events)
+    times = (
+        (events.seconds, events.seconds / events.timed, events.percentile_99) if events.timed else (None,) * 3
+    )
+    for seconds in times:
+        yield quantity(seconds, "s")
+    yield quantity(events.bytes or None, "B")
 
 
-def _each_rank(what: str, seen: Sequence[NodeRow], launch: Observed) -> Table:
-    ordered = sorted(seen, key=lambda each: (each.row.rank, -each.seconds, -each.row.events))
+def _each_rank(what: str, node_rows: Sequence[NodeRow], launch: Observed) -> Table:
+    ordered = sorted(
+        node_rows, key=lambda node_row: (node_row.row.rank, -node_row.seconds, -node_row.row.events)
+    )
     rows = tuple(
         (
-            Cell("the node's" if each.row.rank < 0 else f"rank {each.row.rank}", sort=each.row.rank),
-            Cell(each.node.host),
-            Cell(each.row.name),
-            *_numbers([each]),
+            Cell(
+                "the node's" if node_row.row.rank < 0 else f"rank {node_row.row.rank}", sort=node_row.row.rank
+            ),
+            Cell(node_row.node.host),
+            Cell(node_row.row.name),
+            *_numbers([node_row]),
         )
-        for each in ordered[: 4 * _MOST_RANKS]
+        for node_row in ordered[: 4 * _MOST_RANKS]
     )
     names = ("rank", "on", "name", *_NUMBERS)
     return Table(f"Numbers: {what}, rank by rank", names, rows, folded=True, filtered=len(rows) > 16).filled()
@@ -95,21 +103,25 @@ def _histogram(
     report: Report, launch: Observed, what: str, ordered: Sequence[tuple[str, Sequence[NodeRow]]]
 ) -> Grid | None:
     """Events by duration: a row a name, or of few names a row a rank; None where nothing has a duration."""
-    timed = [(name, [each for each in seen if each.row.durations]) for name, seen in ordered]
-    timed = [(name, seen) for name, seen in timed if seen]
-    classes = sorted({place for _, seen in timed for each in seen for place in each.row.durations})
+    timed = [
+        (name, [node_row for node_row in node_rows if node_row.row.durations]) for name, node_rows in ordered
+    ]
+    timed = [(name, node_rows) for name, node_rows in timed if node_rows]
+    classes = sorted(
+        {place for _, node_rows in timed for node_row in node_rows for place in node_row.row.durations}
+    )
     if not classes:
         return None
     rows: list[tuple[str, Counter[int]]] = []
     groups: list[tuple[str, int]] = []
     if len(timed) <= _FEW:
-        for name, seen in timed:
-            of_rank = sorted(seen, key=lambda each: each.row.rank)[: _MOST_ROWS // len(timed)]
-            rows += [(f"rank {each.row.rank}", Counter(each.row.durations)) for each in of_rank]
+        for name, node_rows in timed:
+            of_rank = sorted(node_rows, key=lambda node_row: node_row.row.rank)[: _MOST_ROWS // len(timed)]
+            rows += [(f"rank {node_row.row.rank}", Counter(node_row.row.durations)) for node_row in of_rank]
             groups.append((name, len(of_rank)))
     else:
-        for name, seen in timed[:_MOST_NAMES]:
-            rows.append((name, Events.of(seen).durations))
+        for name, node_rows in timed[:_MOST_NAMES]:
+            rows.append((name, Events.of(node_rows).durations))
     columns = [format_quantity(2**place * 1e-9, "s", 3) for place in range(classes[0], classes[-1] + 1)]
     cells = tuple(
         GridCell(row, place - classes[0], None, _tip(name, place, events), launch.ident, amount=float(events))

@@ -36,13 +36,13 @@ def _probed(probe: NodeProbe, ranks: str) -> Iterator[Reading]:
         by_name.setdefault((row.rank < 0, row.name), []).append(NodeRow(probe, row))
     share = {} if probe.share > _WHOLE else {"attached": f"{probe.share:.2g}"}
     members = len({row.rank for row in probe.rows if row.rank >= 0})
-    heaviest = sorted(by_name.items(), key=lambda each: Events.of(each[1]).weight, reverse=True)
+    heaviest = sorted(by_name.items(), key=lambda entry: Events.of(entry[1]).weight, reverse=True)
     for (of_node, name), rows in heaviest[:_MOST_NAMES]:
         named = params | share | {"kind": name}
         amounts = {
-            "events": [float(each.row.events) for each in rows],
-            "traffic": [float(each.row.bytes) for each in rows if each.row.bytes],
-            "time": [each.seconds for each in rows if each.row.timed],
+            "events": [float(node_row.row.events) for node_row in rows],
+            "traffic": [float(node_row.row.bytes) for node_row in rows if node_row.row.bytes],
+            "time": [node_row.seconds for node_row in rows if node_row.row.timed],
         }
         for metric, values in amounts.items():
             if values and of_node:

@@ -30,13 +30,13 @@ class NoProbes(Exception):
 
 def version() -> tuple[int, ...]:
     """bpftrace's. Raises `NoProbes` where there is none, or no right to use it."""
-    said = run(["bpftrace", "--version"], timeout_s=_PATIENCE_S)
-    if said.returncode == MISSING:
+    ended = run(["bpftrace", "--version"], timeout_s=_PATIENCE_S)
+    if ended.returncode == MISSING:
         raise NoProbes("no bpftrace: apt-get install bpftrace (dnf install bpftrace)")
-    found = re.search(r"v?(\d+)\.(\d+)", said.stdout)
-    if found is None:
-        raise NoProbes(f"bpftrace says no version: {last_words(said)}")
-    return tuple(map(int, found.groups()))
+    number = re.search(r"v?(\d+)\.(\d+)", ended.stdout)
+    if number is None:
+        raise NoProbes(f"bpftrace says no version: {last_words(ended)}")
+    return tuple(map(int, number.groups()))
 
 
 def refusal(types: bool = False) -> str:

@@ -31,7 +31,7 @@ _OF_PROBES: Final = ("uretprobe", "uprobe")
 
 
 class SystemCalls(NamedTuple):
-    """System calls by number, and what io.bt counts of them."""
+    """System calls by number, and the numbers of those that io.bt counts."""
 
     names: dict[int, str]
     reads: tuple[int, ...]
@@ -47,7 +47,7 @@ def calls() -> SystemCalls:
     machine = platform.machine()
     generic = machine in ("aarch64", "riscv64", "loongarch64")
     table = machine if tables.has_section(machine) else "generic" if generic else ""
-    pairs = (each.split(":") for each in tables[table]["calls"].split()) if table else ()
+    pairs = (pair.split(":") for pair in tables[table]["calls"].split()) if table else ()
     names = {int(number): name for number, name in pairs}
 
     def of(pattern: str) -> tuple[int, ...]:
@@ -60,11 +60,11 @@ def rows_of(wanted: RequestedProbe, maps: Maps) -> tuple[ProbeRow, ...]:
     """All rows, by rank and the most time or events first."""
     if wanted.kind == "tcp":
         peers = maps.get("@peers", {})
-        found = [ProbeRow(-1, _address(str(key[0])), value) for key, value in peers.items()]
+        rows = [ProbeRow(-1, _address(str(key[0])), value) for key, value in peers.items()]
     else:
         untimed = 0 if wanted.kind == FUNCTION else None
-        found = [row for row in _by_rank(maps, _name(wanted), untimed) if row.name not in _OF_PROBES]
-    return tuple(sorted(found, key=lambda row: (row.rank, -(row.seconds or 0), -row.events, row.name)))
+        rows = [row for row in _by_rank(maps, _name(wanted), untimed) if row.name not in _OF_PROBES]
+    return tuple(sorted(rows, key=lambda row: (row.rank, -(row.seconds or 0), -row.events, row.name)))
 
 
 def _by_rank(maps: Maps, name: Callable[..., str], untimed: int | None) -> Iterator[ProbeRow]:
@@ -116,12 +116,12 @@ def _place(what: int, where: int, systems: dict[str, str]) -> str:
 
 def _file_systems() -> dict[str, str]:
     """``MAJOR:MINOR`` → type and first place where it is mounted, as this process sees them."""
-    found: dict[str, str] = {}
-    for each in mounts():
-        known = found.get(each.number)
-        if known is None or len(each.place) < len(known.split(" ", 1)[1]):
-            found[each.number] = f"{each.kind} {each.place}"
-    return found
+    systems: dict[str, str] = {}
+    for mount in mounts():
+        known = systems.get(mount.number)
+        if known is None or len(mount.place) < len(known.split(" ", 1)[1]):
+            systems[mount.number] = f"{mount.kind} {mount.place}"
+    return systems
 
 
 def _address(text: str) -> str:

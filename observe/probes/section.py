@@ -57,9 +57,9 @@ def _program(report: Report, _run: Run, launch: Observed, probes: Probes) -> Ite
     yield from _ranks(launch, probes)
     yield from _late(launch, probes)
     for what in wanted:
-        seen = [NodeRow(node, row) for node in probes.nodes if node.probe == what for row in node.rows]
-        if seen:
-            yield from probe_blocks(report, launch, what, seen)
+        node_rows = [NodeRow(node, row) for node in probes.nodes if node.probe == what for row in node.rows]
+        if node_rows:
+            yield from probe_blocks(report, launch, what, node_rows)
 
 
 def _pairs(launch: Observed) -> Iterator[Block]:
@@ -93,7 +93,7 @@ def _statuses(probes: Probes) -> Iterator[str]:
 # --- by rank -----------------------------------------------------------------------------------------------
 
 
-def _seen(probes: Probes, probe: str) -> Iterator[NodeRow]:
+def _rows_of_ranks(probes: Probes, probe: str) -> Iterator[NodeRow]:
     """The rows of ranks that a probe has."""
     for node in probes.nodes:
         yield from (NodeRow(node, row) for row in node.rows if node.probe == probe and row.rank >= 0)
@@ -102,19 +102,19 @@ def _seen(probes: Probes, probe: str) -> Iterator[NodeRow]:
 def _sum(probes: Probes, title: str) -> dict[int, float]:
     """A column of the table of ranks: rank → seconds or events; empty where no probe tells it."""
     probe, name, kind = _SUMS[title]
-    found: defaultdict[int, float] = defaultdict(float)
-    for each in _seen(probes, probe):
-        if name in ("", each.row.name):
-            found[each.row.rank] += each.row.events if kind == "events" else each.seconds
-    return dict(found)
+    sums: defaultdict[int, float] = defaultdict(float)
+    for node_row in _rows_of_ranks(probes, probe):
+        if name in ("", node_row.row.name):
+            sums[node_row.row.rank] += node_row.row.events if kind == "events" else node_row.seconds
+    return dict(sums)
 
 
 def _ranks(launch: Observed, probes: Probes) -> Iterator[Block]:
     """What MPI and the probes say of each rank, side by side."""
-    sums = {title: found for title in _SUMS if (found := _sum(probes, title))}
+    sums = {title: by_rank for title in _SUMS if (by_rank := _sum(probes, title))}
     profile = launch.profile
-    inside = {each.rank: each for each in profile.ranks}
-    ranks = sorted({*inside, *(rank for found in sums.values() for rank in found)})
+    inside = {member.rank: member for member in profile.ranks}
+    ranks = sorted({*inside, *(rank for by_rank in sums.values() for rank in by_rank)})
     if not sums or not ranks:
         return
     waited = profile.waits.by_rank if profile.waits else {}
@@ -126,10 +126,10 @@ def _ranks(launch: Observed, probes: Probes) -> Iterator[Block]:
             known = inside.get(rank)
             cells += [
                 percent(known.mpi / known.seconds if known and known.seconds else 0.0),
-                *(quantity(each, "s", (launch.ident,)) for each in waited.get(rank, (0.0, 0.0))),
+                *(quantity(seconds, "s", (launch.ident,)) for seconds in waited.get(rank, (0.0, 0.0))),
             ]
-        for title, found in sums.items():
-            value = found.get(rank, 0.0)
+        for title, by_rank in sums.items():
+            value = by_rank.get(rank, 0.0)
             events = _SUMS[title][2] == "events"
             cells.append(count(round(value)) if events else quantity(value, "s", (launch.ident,)))
         rows.append(tuple(cells))
@@ -168,9 +168,9 @@ def _causes(profile: Profile, probes: Probes, rank: int, awaited: float) -> Iter
     needed = _EXPLAINS * awaited / others
 
     def more(title: str) -> float:
-        found = _sum(probes, title)
-        rest = sum(value for of, value in found.items() if of != rank) / others
-        return float(found.get(rank, 0.0) - rest)
+        by_rank = _sum(probes, title)
+        rest = sum(value for of, value in by_rank.items() if of != rank) / others
+        return float(by_rank.get(rank, 0.0) - rest)
 
     if more("waiting for a CPU") > needed:
         seconds = _sum(probes, "waiting for a CPU")[rank]
@@ -193,8 +193,8 @@ def _causes(profile: Profile, probes: Probes, rank: int, awaited: float) -> Iter
 def _more_calls(probes: Probes, rank: int, others: int) -> tuple[NodeRow, float] | None:
     """The system call in which a rank is longest beyond the mean of the others, and by how much."""
     rest: defaultdict[str, float] = defaultdict(float)
-    for each in _seen(probes, "syscalls"):
-        rest[each.row.name] += each.seconds / others * (each.row.rank != rank)
-    own = [each for each in _seen(probes, "syscalls") if each.row.rank == rank]
-    more = [(each, each.seconds - rest[each.row.name]) for each in own]
+    for node_row in _rows_of_ranks(probes, "syscalls"):
+        rest[node_row.row.name] += node_row.seconds / others * (node_row.row.rank != rank)
+    own = [node_row for node_row in _rows_of_ranks(probes, "syscalls") if node_row.row.rank == rank]
+    more = [(node_row, node_row.seconds - rest[node_row.row.name]) for node_row in own]
     return max(more, key=lambda pair: pair[1], default=None)

@@ -23,13 +23,15 @@ _TOKEN: Final = f"{PROBES}.token"
 
 
 class Settings(TypedDict):
-    """probes: as they were asked for; program: the word that names it; overhead: share of the ranks' time
-    that watching may take, None: whatever it takes; costs: seconds of one event by its kind, empty where they
-    are not known."""
+    """What the keeper of a node is given."""
 
+    #: As they were asked for.
     probes: list[str]
+    #: The word of the command that names it.
     program: str
+    #: Share of a rank's time that a probe may take, 0.02 for 2 %; None: whatever it takes.
     overhead: float | None
+    #: Seconds of one event by its kind (`npc.observe.probes.costs`); empty where they are not known.
     costs: Mapping[str, float]
 
 

@@ -15,11 +15,11 @@ _LONGEST_NAME: Final = 40
 _HEADER: Final = ("of", "events", "bytes", "time", "mean", "99 % below", "most of it")
 
 
-def probes(found: Probes) -> Iterator[str]:
+def probes(probed: Probes) -> Iterator[str]:
     """For each probe its names, those that took longest first: events of all ranks, bytes, time, mean and
     99th percentile of their durations, and the rank with most of it. Then what kept it from being whole."""
-    for what in dict.fromkeys(node.probe for node in found.nodes):
-        nodes = [node for node in found.nodes if node.probe == what]
+    for what in dict.fromkeys(node.probe for node in probed.nodes):
+        nodes = [node for node in probed.nodes if node.probe == what]
         yield f"probe {what}:"
         yield from _table(nodes)
         for node in nodes:
@@ -36,7 +36,7 @@ def _table(nodes: Sequence[NodeProbe]) -> Iterator[str]:
     for node in nodes:
         for row in node.rows:
             by_name.setdefault((row.rank < 0, row.name), []).append(NodeRow(node, row))
-    ordered = sorted(by_name.items(), key=lambda each: Events.of(each[1]).weight, reverse=True)
+    ordered = sorted(by_name.items(), key=lambda entry: Events.of(entry[1]).weight, reverse=True)
     if not ordered and any(node.status == "attached" for node in nodes):
         yield "  nothing of it happened"
     shown = ordered[:_MOST_SHOWN]
@@ -63,7 +63,7 @@ def _cells(rows: Sequence[NodeRow], of_node: bool) -> tuple[str, ...]:
     if of_node:
         most = "none of the ranks"
     elif len(rows) > 1:
-        row = max(rows, key=lambda each: Events.of([each]).weight).row
+        row = max(rows, key=lambda node_row: Events.of([node_row]).weight).row
         most = f"rank {row.rank} ({row.events})"
     moved = format_quantity(all_of_it.bytes, "B", 4) if all_of_it.bytes else ""
     return (str(all_of_it.events), moved, *times, most)

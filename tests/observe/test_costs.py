@@ -63,12 +63,12 @@ def test_a_cache_that_cannot_be_written_says_so(tmp_path: Path, monkeypatch: pyt
 @may_lack_uprobes
 @pytest.mark.measures
 def test_the_cost_of_a_call_is_what_a_program_loses_by_it(cache: Path, tmp_path: Path) -> None:
-    found = costs()
-    assert 0 < found["syscall"] < found["entry"] < found["function"] < 1e-3
-    assert 0 < found["apparent"] < found["function"]
+    seconds = costs()
+    assert 0 < seconds["syscall"] < seconds["entry"] < seconds["function"] < 1e-3
+    assert 0 < seconds["apparent"] < seconds["function"]
     (kept_one,) = cache.glob("*/probes.json")
     changed = kept_one.stat().st_mtime_ns
-    assert costs() == found
+    assert costs() == seconds
     assert kept_one.stat().st_mtime_ns == changed
     program, calls = tmp_path / "calls", 20000
     subprocess.run(["gcc", "-O1", ROOT / "tests/observe/programs/called.c", "-o", program], check=True)
@@ -79,7 +79,7 @@ def test_the_cost_of_a_call_is_what_a_program_loses_by_it(cache: Path, tmp_path:
     with_probe = cpu_seconds("bpftrace", "-e", script, "-c", f"{program} {calls} 0")
     without = cpu_seconds("bpftrace", "-e", script, "-c", f"{program} 1 0")
     # another program, another script, C in place of Python
-    assert (with_probe - without) / calls == pytest.approx(found["function"], rel=0.3)
+    assert (with_probe - without) / calls == pytest.approx(seconds["function"], rel=0.3)
 
 
 def cpu_seconds(*command: str) -> float:
@@ -96,8 +96,8 @@ def cpu_seconds(*command: str) -> float:
 )
 @pytest.mark.optional_skip("a container may have no perf")
 def test_the_cost_of_a_sample_is_some_microseconds(cache: Path) -> None:
-    found = stacks.cost("fp")
-    assert 2e-7 < found < 2e-4
-    assert stacks.cost("fp") == found
+    seconds = stacks.cost("fp")
+    assert 2e-7 < seconds < 2e-4
+    assert stacks.cost("fp") == seconds
     (kept_one,) = cache.glob("*/stacks.json")
     assert json.loads(kept_one.read_text())["tool"].startswith("perf ")

@@ -74,16 +74,16 @@ def tracer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bpftrace:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     places = {"ENTRIES": "uprobe:a:b", "RETURNS": "uretprobe:a:b"}
     text = program_text(FUNCTION, 1234567, 1, places, Budget.of(13e-6, 0.02))
-    found = Bpftrace(text, tmp_path / "a.bt", 4096, os.sched_getaffinity(0))
-    while found.read():
+    started = Bpftrace(text, tmp_path / "a.bt", 4096, os.sched_getaffinity(0))
+    while started.read():
         os.sched_yield()
-    found.close(5)
-    return found
+    started.close(5)
+    return started
 
 
 def test_what_bpftrace_prints_is_read(tracer: Bpftrace) -> None:
     assert tracer.attached
-    assert [tuple(each) for each in tracer.watched] == [(0, 4321), (1, 4322)]
+    assert [tuple(process) for process in tracer.watched] == [(0, 4321), (1, 4322)]
     assert tracer.lost == 7
     assert tracer.messages == []
     assert tracer.overrun is not None  # the first one, since the second was made while bpftrace ended
@@ -195,14 +195,14 @@ def test_system_calls_have_names_on_every_usual_architecture(monkeypatch: pytest
         known = calls()
         assert known.names[read] == "read"
         assert known.names[write] == "write"
-        assert {known.names[each] for each in known.reads} == {
+        assert {known.names[number] for number in known.reads} == {
             "read",
             "readv",
             "pread64",
             "preadv",
             "preadv2",
         }
-        assert {known.names[each] for each in known.flushes} == {"fsync", "fdatasync"}
+        assert {known.names[number] for number in known.flushes} == {"fsync", "fdatasync"}
     calls.cache_clear()
 
 
@@ -243,9 +243,9 @@ def test_nodes_are_read_together_and_late_ranks_added(tmp_path: Path) -> None:
         host="n2", rank=3, ranks=4, idle=moment, begin=moment, end=moment, probes=NoRankProbes("it had gone")
     )
     (tmp_path / "n3.0.probes").write_text('{"probes": [{"probe": 1}]}')
-    found, notes = read_probes(tmp_path, [gone])
-    assert found is not None
-    first, second = found.nodes
+    read, notes = read_probes(tmp_path, [gone])
+    assert read is not None
+    first, second = read.nodes
     assert (first.status, first.reason, first.share) == ("stopped", "why", 0.5)
     assert first.rows == (ProbeRow(0, "read", 4, 4, 2e-3, None, {10: 4}),)
     assert second.host == "n2"
@@ -262,17 +262,21 @@ def test_records_have_the_mean_of_the_ranks_and_the_rank_with_most() -> None:
         ProbeRow(1, "write ext4 /", 30, 30, 5e-3, 8192, {17: 30}),
         ProbeRow(-1, "write vda", 2, 2, 1e-3, 12288, {19: 2}),
     )
-    found = (node(probe="io", rows=rows, share=0.5), node(status="unavailable", reason="no bpftrace"))
+    nodes = (node(probe="io", rows=rows, share=0.5), node(status="unavailable", reason="no bpftrace"))
     document = {
         "schema": 3, "ranks": 2, "reported": {}, "nodes": [], "messages": None,
-        "probes": asdict(Probes(nodes=found)),
+        "probes": asdict(Probes(nodes=nodes)),
     }  # fmt: skip
     readings = list(parse(json.dumps(document)))
-    told = {
-        (each.metric, each.params["kind"], each.params.get("statistic", each.params.get("side"))): each.value
-        for each in readings[:-1]
+    values = {
+        (
+            reading.metric,
+            reading.params["kind"],
+            reading.params.get("statistic", reading.params.get("side")),
+        ): reading.value
+        for reading in readings[:-1]
     }
-    assert told == {
+    assert values == {
         ("events", "write ext4 /", "mean"): 20, ("events", "write ext4 /", "max"): 30,
         ("traffic", "write ext4 /", "mean"): 6144, ("traffic", "write ext4 /", "max"): 8192,
         ("time", "write ext4 /", "mean"): pytest.approx(4e-3), ("time", "write ext4 /", "max"): 5e-3,

@@ -55,14 +55,14 @@ def observed(folder: Path, *words: str | Path) -> tuple[dict[str, NodeProbe], st
         capture_output=True, text=True, env=ENVIRONMENT, timeout=120, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    found = read_part(folder / "raw/0000.observed.json", PROBES, Probes)
-    assert found is not None, ended.stderr
-    return {node.probe: node for node in found.nodes}, ended.stdout, ended.stderr
+    nodes = read_part(folder / "raw/0000.observed.json", PROBES, Probes)
+    assert nodes is not None, ended.stderr
+    return {node.probe: node for node in nodes.nodes}, ended.stdout, ended.stderr
 
 
 def row(node: NodeProbe, rank: int, name: str) -> ProbeRow:
-    (found,) = [each for each in node.rows if (each.rank, each.name) == (rank, name)]
-    return found
+    (only,) = [entry for entry in node.rows if (entry.rank, entry.name) == (rank, name)]
+    return only
 
 
 @pytest.fixture(scope="module")
@@ -81,20 +81,20 @@ def two_ranks(
         "function:nested",
         "function:nothing",
     ]
-    asked = [word for what in words for word in ("--probe", what)]
+    options = [word for what in words for word in ("--probe", what)]
     program = [events, str(MANY), folder.parent / "written"]
     return observed(
-        folder, *asked, "--overhead", "none", "--", "mpirun", "-n", "2", "--oversubscribe", *program
+        folder, *options, "--overhead", "none", "--", "mpirun", "-n", "2", "--oversubscribe", *program
     )
 
 
-def said(output: str, name: str, rank: int) -> tuple[int, float, int]:
+def reported_by(output: str, name: str, rank: int) -> tuple[int, float, int]:
     """What the rank says of its own events: how many, seconds, and one more number."""
     lines = [line.split()[1:] for line in output.splitlines() if line.startswith(name)]
     (line,) = [
-        each
-        for each in lines
-        if name == "switched" or int(each[0]) in (MANY * (rank + 1), 100 * MANY * (rank + 1))
+        words
+        for words in lines
+        if name == "switched" or int(words[0]) in (MANY * (rank + 1), 100 * MANY * (rank + 1))
     ]
     return int(line[0]), float(line[1]), int(line[2]) if len(line) > 2 else 0
 
@@ -103,18 +103,18 @@ def said(output: str, name: str, rank: int) -> tuple[int, float, int]:
 def test_events_are_counted_exactly_by_rank(
     two_ranks: tuple[dict[str, NodeProbe], str, str], rank: int
 ) -> None:
-    found, _, _ = two_ranks
+    nodes, _, _ = two_ranks
     many = MANY * (rank + 1)
-    assert all(node.status == "attached" for what, node in found.items() if what != "function:nothing")
-    called = row(found["function:called"], rank, "called")
+    assert all(node.status == "attached" for what, node in nodes.items() if what != "function:nothing")
+    called = row(nodes["function:called"], rank, "called")
     assert (called.events, called.timed) == (many, many)
-    nested = row(found["function:nested"], rank, "nested")
+    nested = row(nodes["function:nested"], rank, "nested")
     assert (nested.events, nested.timed) == (100 * many, many)
     for name in ("getppid", "clock_nanosleep", "pwrite64"):
-        counted = row(found["syscalls"], rank, name)
+        counted = row(nodes["syscalls"], rank, name)
         assert (counted.events, sum(counted.durations.values())) == (many, many)
-    written = [each for each in found["io"].rows if each.rank == rank and each.name.startswith("write ")]
-    assert (many, many * 4096) in [(each.events, each.bytes) for each in written]
+    written = [entry for entry in nodes["io"].rows if entry.rank == rank and entry.name.startswith("write ")]
+    assert (many, many * 4096) in [(entry.events, entry.bytes) for entry in written]
 
 
 @pytest.mark.measures  # whoever takes the CPU between a probe and the program's look at its clock is in one
@@ -122,50 +122,50 @@ def test_events_are_counted_exactly_by_rank(
 def test_times_are_those_that_the_program_measures(
     two_ranks: tuple[dict[str, NodeProbe], str, str], rank: int
 ) -> None:
-    found, output, _ = two_ranks
+    nodes, output, _ = two_ranks
     for probe, name, event in (
         ("function:called", "called", "called"),
         ("syscalls", "clock_nanosleep", "slept"),
     ):
-        number, seconds, _ = said(output, event, rank)
-        mean = row(found[probe], rank, name).mean(found[probe].apparent)
+        number, seconds, _ = reported_by(output, event, rank)
+        mean = row(nodes[probe], rank, name).mean(nodes[probe].apparent)
         assert mean == pytest.approx(seconds / number, rel=0.05)
 
 
 def test_page_faults_are_counted(two_ranks: tuple[dict[str, NodeProbe], str, str]) -> None:
-    found, output, _ = two_ranks
-    assert [said(output, "faulted", rank)[2] for rank in (0, 1)] == [MANY, 2 * MANY]
-    faults = [row(found["faults"], rank, "minor faults").events for rank in (0, 1)]
+    nodes, output, _ = two_ranks
+    assert [reported_by(output, "faulted", rank)[2] for rank in (0, 1)] == [MANY, 2 * MANY]
+    faults = [row(nodes["faults"], rank, "minor faults").events for rank in (0, 1)]
     # what the loader and the C library touch differs by some pages with the addresses that they get
     assert faults[1] - faults[0] == pytest.approx(MANY, abs=12)
     assert MANY < faults[0] < MANY + 150
 
 
 def test_switches_are_those_of_getrusage(two_ranks: tuple[dict[str, NodeProbe], str, str]) -> None:
-    found, output, _ = two_ranks
+    nodes, output, _ = two_ranks
     # by how often it waits: rank 1 sleeps twice as often
     theirs = sorted(
         (int(waited), int(taken)) for taken, waited in re.findall(r"switched (\d+) 0 (\d+)", output)
     )
     ours = [
         (
-            row(found["scheduler"], rank, "voluntary switches").events,
-            row(found["scheduler"], rank, "involuntary switches").events,
+            row(nodes["scheduler"], rank, "voluntary switches").events,
+            row(nodes["scheduler"], rank, "involuntary switches").events,
         )
         for rank in (0, 1)
     ]
     # It is loaded before its main begins, and it ends after it has told: how often it waits there is known,
     # how often others take its CPU there is not.
-    for counted, told in zip(ours, theirs, strict=True):
-        assert told[0] >= MANY
-        assert counted[0] == pytest.approx(told[0], abs=30)
-        assert told[1] - 2 <= counted[1] <= 2 * told[1] + 60
+    for counted, reported in zip(ours, theirs, strict=True):
+        assert reported[0] >= MANY
+        assert counted[0] == pytest.approx(reported[0], abs=30)
+        assert reported[1] - 2 <= counted[1] <= 2 * reported[1] + 60
 
 
 def test_what_cannot_be_had_is_said(two_ranks: tuple[dict[str, NodeProbe], str, str]) -> None:
-    found, _, printed = two_ranks
-    assert found["function:nothing"].status == "unavailable"
-    assert "no function nothing" in found["function:nothing"].reason
+    nodes, _, printed = two_ranks
+    assert nodes["function:nothing"].status == "unavailable"
+    assert "no function nothing" in nodes["function:nothing"].reason
     assert re.search(r"probe function:nothing:\n  \S+: unavailable: .*no function nothing", printed)
     assert re.search(r"  called +900 ", printed)
 
@@ -177,9 +177,9 @@ def test_a_static_probe_of_a_library_and_of_helpers(tmp_path: Path) -> None:
     code = "import gc\nfor _ in range(70): gc.collect()"
     program = ["sh", "-c", f"/usr/bin/python3 -c '{code}'; true"]
     what = "usdt:python:gc__start@/usr/bin/python3"
-    found, _, _ = observed(tmp_path / "observed", "--probe", what, "--overhead", "none", "--", *program)
-    assert found[what].status == "attached", found[what].reason
-    assert 70 <= row(found[what], 0, "python:gc__start").events < 100
+    nodes, _, _ = observed(tmp_path / "observed", "--probe", what, "--overhead", "none", "--", *program)
+    assert nodes[what].status == "attached", nodes[what].reason
+    assert 70 <= row(nodes[what], 0, "python:gc__start").events < 100
 
 
 def functions_of_python() -> bool:
@@ -202,7 +202,8 @@ def running(
     )  # fmt: skip
     try:
         until(
-            lambda: bool(programs(events)) and all(breakpoint_in(each, events) for each in programs(events))
+            lambda: bool(programs(events))
+            and all(breakpoint_in(program, events) for program in programs(events))
         )
         yield started
     finally:
@@ -222,7 +223,7 @@ def until(true: Callable[[], bool], timeout_s: float = 60.0) -> None:
 
 def programs(events: Path) -> list[int]:
     """The ranks' processes."""
-    return [each.pid for each in processes.everyone() if executable(each.pid) == str(events)]
+    return [process.pid for process in processes.everyone() if executable(process.pid) == str(events)]
 
 
 def executable(process: int) -> str:
@@ -234,13 +235,13 @@ def executable(process: int) -> str:
 
 def ours(folder: Path, name: str = "") -> list[int]:
     """The processes of bpftrace that write into the folder; name: of their program's file."""
-    found = []
-    for each in processes.everyone():
+    tracers = []
+    for process in processes.everyone():
         with contextlib.suppress(OSError):
-            place = Path(f"/proc/{each.pid}")
-            if each.name == "bpftrace" and str(folder) in os.readlink(place / "cwd"):  # noqa: PTH115
-                found += [each.pid] if name in (place / "cmdline").read_bytes().decode() else []
-    return found
+            place = Path(f"/proc/{process.pid}")
+            if process.name == "bpftrace" and str(folder) in os.readlink(place / "cwd"):  # noqa: PTH115
+                tracers += [process.pid] if name in (place / "cmdline").read_bytes().decode() else []
+    return tracers
 
 
 def breakpoint_in(process: int, events: Path) -> bool:
@@ -257,20 +258,20 @@ def breakpoint_in(process: int, events: Path) -> bool:
 
 
 def nothing_remains(folder: Path, events: Path) -> bool:
-    attached = any(breakpoint_in(each, events) for each in programs(events))
+    attached = any(breakpoint_in(program, events) for program in programs(events))
     return not attached and not ours(folder) and str(events) not in DEFINED.read_text()
 
 
 def keeper(folder: Path) -> int:
     """The one that bpftrace is a child of."""
-    found = {each.parent for each in processes.everyone() if each.pid in ours(folder)}
-    (process,) = found
+    parents = {tracer.parent for tracer in processes.everyone() if tracer.pid in ours(folder)}
+    (process,) = parents
     return process
 
 
-def kept(folder: Path) -> dict[str, Any]:
+def probes_in(folder: Path) -> dict[str, Any]:
     (path,) = (folder / "raw/0000.ranks").glob("*.probes")
-    return {each["probe"]: each for each in json.loads(path.read_text())["probes"]}
+    return {probe["probe"]: probe for probe in json.loads(path.read_text())["probes"]}
 
 
 @pytest.mark.skipif(not DEFINED.exists(), reason=f"no {DEFINED}")
@@ -279,21 +280,21 @@ def test_bpftrace_or_its_keeper_killed_leaves_the_program_alone(tmp_path: Path, 
     folder = tmp_path / "observed"
     with running(folder, events) as started:
         until(lambda: len(ours(folder)) == 2)
-        until(lambda: any(row[3] for row in kept(folder)["function:called"]["rows"]))
+        until(lambda: any(row[3] for row in probes_in(folder)["function:called"]["rows"]))
         (function,) = ours(folder, "function:called.bt")
         os.kill(function, signal.SIGKILL)
         until(lambda: function not in ours(folder), 30)
         assert len(ours(folder)) == 1
-        until(lambda: kept(folder)["function:called"]["status"] == "stopped", 30)
-        assert "signal 9" in kept(folder)["function:called"]["reason"]
+        until(lambda: probes_in(folder)["function:called"]["status"] == "stopped", 30)
+        assert "signal 9" in probes_in(folder)["function:called"]["reason"]
         os.kill(keeper(folder), signal.SIGKILL)
         until(lambda: not ours(folder) and not breakpoint_in(programs(events)[0], events), 30)
         (program,) = programs(events)
         os.kill(program, signal.SIGTERM)
         assert started.wait(20) == -signal.SIGTERM
         assert nothing_remains(folder, events)
-    assert [row[1] for row in kept(folder)["function:called"]["rows"]] == ["called"]
-    assert "getppid" in [row[1] for row in kept(folder)["syscalls"]["rows"]]
+    assert [row[1] for row in probes_in(folder)["function:called"]["rows"]] == ["called"]
+    assert "getppid" in [row[1] for row in probes_in(folder)["syscalls"]["rows"]]
 
 
 @pytest.mark.skipif(not DEFINED.exists(), reason=f"no {DEFINED}")
@@ -314,4 +315,4 @@ def test_nothing_remains_of_a_part_that_is_killed(tmp_path: Path, events: Path, 
         if part in ("rank.py", "program"):
             until(lambda: not programs(events))
             started.wait(30)
-    assert {each["status"] for each in kept(folder).values()} == {"attached"}
+    assert {probe["status"] for probe in probes_in(folder).values()} == {"attached"}

@@ -53,7 +53,7 @@ def page(folder: Path, *probes: NodeProbe, **more: object) -> list[object]:
 
 def test_each_rank_stands_with_what_mpi_and_the_probes_say(tmp_path: Path) -> None:
     blocks = page(tmp_path, CALLS, SCHEDULER)
-    table = next(each for each in blocks if isinstance(each, Table))
+    table = next(block for block in blocks if isinstance(block, Table))
     assert table.columns == (
         "rank", "on", "inside MPI", "waited", "others waited for it", "in system calls", "waiting for a CPU",
         "of this after losing it", "involuntary switches",
@@ -64,7 +64,7 @@ def test_each_rank_stands_with_what_mpi_and_the_probes_say(tmp_path: Path) -> No
 
 
 def test_a_late_rank_is_explained_by_what_it_has_more_of(tmp_path: Path) -> None:
-    (late,) = [each for each in page(tmp_path, CALLS, SCHEDULER) if isinstance(each, Listing)][1:]
+    (late,) = [block for block in page(tmp_path, CALLS, SCHEDULER) if isinstance(block, Listing)][1:]
     (line,) = [cell.text for cell in late.items]
     assert line.startswith("others waited 1.5 s for rank 1 (n0), which had no CPU for 400 ms")
     assert "(300 involuntary switches)" in line
@@ -72,7 +72,7 @@ def test_a_late_rank_is_explained_by_what_it_has_more_of(tmp_path: Path) -> None
 
 
 def test_times_are_without_what_watching_adds_to_each(tmp_path: Path) -> None:
-    figures = [each for each in page(tmp_path, CALLS, SCHEDULER) if isinstance(each, Figure)]
+    figures = [block for block in page(tmp_path, CALLS, SCHEDULER) if isinstance(block, Figure)]
     names, ranks = figures[0].tables
     (read,) = [row for row in names.rows if row[0].text == "read"]
     # 105 calls that took 400 µs in all, 1 µs each of it the probe's
@@ -87,13 +87,13 @@ def test_what_was_stopped_or_cannot_be_had_is_said_with_the_cost(tmp_path: Path)
         median=0.004, low=-0.001, high=0.009, coverage=0.95, pairs=12, seconds=((2.0, 2.02),)
     )
     overhead = Overhead(estimated={"mpi": 0.001, "probes": 0.012}, budget=0.02, measured=measured)
-    said = str(page(tmp_path, SCHEDULER, UNAVAILABLE, overhead=overhead)[1])
+    text = str(page(tmp_path, SCHEDULER, UNAVAILABLE, overhead=overhead)[1])
     for words in (
         "watching took about 1.3 % of the run time, as estimated (mpi 0.1 %, probes 1.2 %); probes",
         "measured: +0.40% in the median of 12 pairs", "95.0% interval: -0.10% to +0.90%",
         "scheduler stopped: it would have cost 4 % (n0)", "function:dot unavailable: no bpftrace (n0)",
     ):  # fmt: skip
-        assert words in said, words
+        assert words in text, words
 
 
 def test_without_probes_the_section_says_what_makes_it(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 #: More records of one number are not named one by one.
 _MOST_RECORDS: Final = 6
 _DIGITS: Final = 4
+#: Rows beyond which a table has a filter.
+LONG: Final = 16
 #: What a row of a table is about.
 Subject = TypeVar("Subject")
 
@@ -115,10 +117,16 @@ class Table:
         filtered: bool = False,
         note: str = "",
         idents: tuple[str, ...] = (),
+        most: int | None = None,
+        rest: str = "",
     ) -> Table:
-        """A row for each of the subjects."""
+        """A row for each of the subjects, of `most` at most; `rest`, with the number of the others in the
+        place of its ``{}``, stands in the note where there are others."""
+        subjects = list(subjects)
         names = tuple(column.name for column in columns)
-        rows = tuple(tuple(column.cell(subject) for column in columns) for subject in subjects)
+        rows = tuple(tuple(column.cell(subject) for column in columns) for subject in subjects[:most])
+        left = len(subjects) - len(rows)
+        note = " ".join(filter(None, (note, rest.format(left) if left else "")))
         return cls(caption, names, rows, folded, filtered, note, idents)
 
     def texts(self) -> list[tuple[str, ...]]:

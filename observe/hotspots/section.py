@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from npc.figures.flame import FlameGraph, flame_graph, kind_of
 from npc.page.blocks import (
     Block,
     Cell,
+    Column,
     Listing,
     Table,
     Text,
@@ -19,7 +20,7 @@ from npc.page.blocks import (
     percent,
     quantity,
 )
-from npc.records.hotspots import Hotspot, Hotspots
+from npc.records.hotspots import Hotspot, Hotspots, LoopBound
 from npc.records.units import plural
 from npc.report.observed import Observed, overhead_lines
 from npc.report.programs import programs
@@ -34,13 +35,6 @@ _READING = (
     "what it calls, what takes longest on the left. Where nothing is below a bar, the time is its own. A "
     "dashed edge marks where ranks differ."
 )
-_NAMES: Final = (
-    "function", "in", "share", "least rank", "most rank", "bound by", "evidence", "2 × faster", "∞ faster",
-)  # fmt: skip
-_LOOPS: Final = (
-    "function", "loop", "of its samples", "at most", "held by", "FLOP", "bytes", "instructions",
-    "cycles by ports", "cycles by dependencies", "at a clock of", "model", "notes",
-)  # fmt: skip
 _LOOP_NOTE = (
     "FLOP, bytes, instructions and cycles are of one iteration of the machine code. The bound holds where "
     "all data are in the first cache: what a loop in memory reaches, the roofline says."
@@ -57,86 +51,111 @@ def build(report: Report) -> Iterator[Block]:
     return present(blocks, "the stacks of no program were taken (npc observe --hotspots -- mpirun …)")
 
 
-def _program(report: Report, run: Run, launch: Observed, found: Hotspots) -> Iterator[Block]:
-    if found.status != "ok":
-        yield Text(f"No stacks: {found.status}.", "note")
+def _program(report: Report, run: Run, launch: Observed, hotspots: Hotspots) -> Iterator[Block]:
+    if hotspots.status != "ok":
+        yield Text(f"No stacks: {hotspots.status}.", "note")
         return
-    taken = f"{found.rate:g} a second and CPU, by {found.source}"
+    taken = f"{hotspots.rate:g} a second and CPU, by {hotspots.source}"
     lines = (
-        f"{found.samples} samples of {plural(found.ranks, 'rank')}, {taken}",
-        *([f"{100 * found.unresolved:.3g} % are in functions without a symbol, whose addresses are shown"]
-          if found.unresolved else []),
-        *found.notes,
+        f"{hotspots.samples} samples of {plural(hotspots.ranks, 'rank')}, {taken}",
+        *([f"{100 * hotspots.unresolved:.3g} % are in functions without a symbol, whose addresses are shown"]
+          if hotspots.unresolved else []),
+        *hotspots.notes,
         *overhead_lines(launch.overhead),
     )  # fmt: skip
     yield launch.heading(lines)
-    table = hotspots_table(found, (launch.ident,))
-    first = found.hotspots[0] if found.hotspots else None
+    table = hotspots_table(hotspots, (launch.ident,))
+    first = hotspots.hotspots[0] if hotspots.hotspots else None
     shows = f"The stacks of {launch.name}."
     if first:
         shows += f" {100 * first.share:.3g} % of the samples are in {first.function} ({first.module})."
     text = f"{shows} The table below has the functions with most samples."
-    flame = flame_graph(found, report.ident(), f"Flame graph: {launch.name}", text)
+    flame = flame_graph(hotspots, report.ident(), f"Flame graph: {launch.name}", text)
     if flame.bars:
         yield flame_figure(flame, f"{shows}{_left_out(flame)}", _READING, table)
     else:
         yield table
-    yield from loops_table(found)
-    yield from (Text(line) for line in kernel_lines(run.records, found.hotspots))
+    yield from loops_table(hotspots)
+    yield from (Text(line) for line in kernel_lines(run.records, hotspots.hotspots))
 
 
 def _left_out(flame: FlameGraph) -> str:
     return f" {flame.left_out} bars are too short to be drawn." if flame.left_out else ""
 
 
-def hotspots_table(found: Hotspots, records: tuple[str, ...] = ()) -> Table:
+def hotspots_table(hotspots: Hotspots, records: tuple[str, ...] = ()) -> Table:
     """The functions with most samples of their own: what they wait for, and what could be gained."""
-    metrics = sorted({name for each in found.hotspots for name in each.metrics})
-    unknown = {each.evidence: None for each in found.hotspots if each.bound == "unknown" and each.evidence}
+    functions = hotspots.hotspots
+    metrics = sorted({name for function in functions for name in function.metrics})
+    unknown = {
+        function.evidence for function in functions if function.bound == "unknown" and function.evidence
+    }
     once = next(iter(unknown)) if len(unknown) == 1 else ""
-    rows = tuple(
-        (
-            Cell(each.function, records),
-            Cell(each.module, kind=f"kind k-{kind_of(each.module)}"),
-            percent(each.share),
-            percent(each.least),
-            percent(each.most),
-            Cell(each.bound),
-            Cell("" if each.evidence == once else each.evidence),
-            _speedup(each, 2.0),
-            _speedup(each, math.inf),
-            *(number(each.metrics.get(name), ".4g") for name in metrics),
-        )
-        for each in found.hotspots
-    )
-    names = (*_NAMES, *(name.replace("_", " ") for name in metrics))
+    columns: list[Column[Hotspot]] = [
+        Column("function", lambda function: Cell(function.function, records)),
+        Column("in", lambda function: Cell(function.module, kind=f"kind k-{kind_of(function.module)}")),
+        Column("share", lambda function: percent(function.share)),
+        Column("least rank", lambda function: percent(function.least)),
+        Column("most rank", lambda function: percent(function.most)),
+        Column("bound by", lambda function: function.bound),
+        Column("evidence", lambda function: "" if function.evidence == once else function.evidence),
+        Column("2 × faster", lambda function: _speedup(function, 2.0)),
+        Column("∞ faster", lambda function: _speedup(function, math.inf)),
+        *map(_metric, metrics),
+    ]
     note = f"{_NOTE} Bounds are unknown: {once}." if once else _NOTE
-    return Table("Numbers: functions by their own samples", names, rows, note=note)
+    return Table.of("Numbers: functions by their own samples", functions, columns, note=note)
 
 
-def _speedup(each: Hotspot, factor: float) -> Cell:
-    gain = each.speedup(factor)
+def _metric(name: str) -> Column[Hotspot]:
+    return Column(name.replace("_", " "), lambda function: number(function.metrics.get(name), ".4g"))
+
+
+def _speedup(function: Hotspot, factor: float) -> Cell:
+    gain = function.speedup(factor)
     return Cell(f"× {gain:.3g}" if math.isfinite(gain) else "× ∞", sort=gain, kind="number")
 
 
-def loops_table(found: Hotspots) -> Iterator[Block]:
+class _LoopOfFunction(NamedTuple):
+    """The hottest loop of a function."""
+
+    function: str
+    loop: LoopBound
+
+
+_LOOP_COLUMNS: Final[Sequence[Column[_LoopOfFunction]]] = (
+    Column("function", lambda row: row.function),
+    Column("loop", lambda row: row.loop.source or row.loop.address),
+    Column("of its samples", lambda row: percent(row.loop.share)),
+    Column("at most", lambda row: _bound(row.loop)),
+    Column("held by", lambda row: "dependencies" if row.loop.holds == "dependencies" else "execution ports"),
+    Column("FLOP", lambda row: number(row.loop.flop, ".4g")),
+    Column("bytes", lambda row: number(row.loop.bytes, ".4g")),
+    Column("instructions", lambda row: count(row.loop.instructions)),
+    Column("cycles by ports", lambda row: number(row.loop.port_cycles, ".4g")),
+    Column("cycles by dependencies", lambda row: number(row.loop.chain_cycles, ".4g")),
+    Column("at a clock of", lambda row: quantity(row.loop.clock_hz, "Hz")),
+    Column("model", lambda row: row.loop.model),
+    Column("notes", lambda row: "; ".join(row.loop.notes)),
+)
+
+
+def loops_table(hotspots: Hotspots) -> Iterator[Block]:
     """The hottest loop of each function at rest, and of those without one the reason."""
-    rows = tuple(
-        (
-            Cell(each.function), Cell(loop.source or loop.address), percent(loop.share),
-            quantity(loop.flops, "FLOP/s") if loop.flop else Cell("no FLOP", sort=0.0, kind="number"),
-            Cell("dependencies" if loop.holds == "dependencies" else "execution ports"),
-            number(loop.flop, ".4g"), number(loop.bytes, ".4g"), count(loop.instructions),
-            number(loop.port_cycles, ".4g"), number(loop.chain_cycles, ".4g"), quantity(loop.clock_hz, "Hz"),
-            Cell(loop.model), Cell("; ".join(loop.notes)),
-        )
-        for each in found.hotspots
-        if (loop := each.loop)
-    )  # fmt: skip
-    if rows:
-        yield Table("Hot loops at rest: what the machine code allows a core", _LOOPS, rows, note=_LOOP_NOTE)
+    loops = [
+        _LoopOfFunction(function.function, function.loop) for function in hotspots.hotspots if function.loop
+    ]
+    if loops:
+        title = "Hot loops at rest: what the machine code allows a core"
+        yield Table.of(title, loops, _LOOP_COLUMNS, note=_LOOP_NOTE)
     reasons = tuple(
-        Cell(f"{each.function}: {each.loop_reason}") for each in found.hotspots if each.loop_reason
+        Cell(f"{function.function}: {function.loop_reason}")
+        for function in hotspots.hotspots
+        if function.loop_reason
     )
     if reasons:
         yield Listing("Hotspots without the bound of a loop", reasons)
+
+
+def _bound(loop: LoopBound) -> Cell:
+    return quantity(loop.flops, "FLOP/s") if loop.flop else Cell("no FLOP", sort=0.0, kind="number")

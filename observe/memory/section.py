@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from npc.figures.memory_use import (
+    Moment,
+    ThreadAccesses,
     density_map,
     moments,
     sharing_chart,
@@ -18,6 +20,7 @@ from npc.figures.memory_use import (
 from npc.page.blocks import (
     Block,
     Cell,
+    Column,
     Figure,
     Listing,
     Table,
@@ -29,7 +32,16 @@ from npc.page.blocks import (
     quantity,
     size_cell,
 )
-from npc.records.memory_use import SHARINGS, MemoryHint, MemoryUse, RankMemory, Structure
+from npc.records.memory_use import (
+    SHARINGS,
+    MemoryHint,
+    MemoryUse,
+    NumaUse,
+    RankMemory,
+    SharedLine,
+    Sharing,
+    Structure,
+)
 from npc.records.units import format_size, plural, several
 from npc.report.observed import Observed, overhead_lines
 from npc.report.programs import programs
@@ -67,16 +79,10 @@ _COURSE = (
 )
 _AS_ABOVE = "as the one above."
 _BELOW = " The table below has the numbers."
-_STRUCTURES: Final = (
-    "structure", "kind", "where", "bytes", "allocations", "reads", "writes", "of all accesses",
-    "threads", "pages", "of these shared", "first touched by", "used of touched lines",
-)  # fmt: skip
-_LINES: Final = ("cache line", "where", "kind", "threads", "reads", "writes", "who uses what")
 _LINES_NOTE = (
     "A write takes the line away from the caches of the other threads. False-shared: they use other words "
     "of it, so a line for each of them ends it."
 )
-_NUMA: Final = ("structure", "pages by NUMA node", "remote accesses", "if interleaved", "if by its users")
 _NUMA_NOTE = (
     "Remote: from a CPU of another NUMA node than the page's. If interleaved: pages spread evenly over the "
     "nodes. If by its users: each page where most of its accesses come from."
@@ -89,84 +95,81 @@ def build(report: Report) -> Iterator[Block]:
     return present(blocks, "the memory of no program was looked at (npc observe --memory -- ./app)")
 
 
-def _program(report: Report, _run: Run, launch: Observed, found: MemoryUse) -> Iterator[Block]:
-    if found.status != "ok" or not found.ranks:
-        reason = found.status if found.status != "ok" else "no rank left anything"
+def _program(report: Report, _run: Run, launch: Observed, use: MemoryUse) -> Iterator[Block]:
+    if use.status != "ok" or not use.ranks:
+        reason = use.status if use.status != "ok" else "no rank left anything"
         yield Text(f"Nothing of its memory: {reason}.", "note")
         return
-    rank = max(found.ranks, key=lambda each: each.reads + each.writes)
-    yield launch.heading((*_lines(found, rank), *overhead_lines(launch.overhead)))
-    yield _hints(found.hints)
-    yield from _ranks(found)
-    name = f"{launch.name}, rank {rank.rank}" if len(found.ranks) > 1 else launch.name
-    yield from _structures(report, found, rank, name, launch.ident)
-    yield from _contended(found)
-    yield from _maps(report, found, rank, name)
+    rank = max(use.ranks, key=lambda rank: rank.reads + rank.writes)
+    yield launch.heading((*_lines(use, rank), *overhead_lines(launch.overhead)))
+    yield _hints(use.hints)
+    yield from _ranks(use)
+    name = f"{launch.name}, rank {rank.rank}" if len(use.ranks) > 1 else launch.name
+    yield from _structures(report, use, rank, name, launch.ident)
+    yield from _contended(use)
+    yield from _maps(report, use, rank, name)
     yield from _courses(report, rank, name)
     yield from _numa(rank)
 
 
-def _lines(found: MemoryUse, rank: RankMemory) -> Iterator[str]:
+def _lines(use: MemoryUse, rank: RankMemory) -> Iterator[str]:
     """How it was looked at, and how far the numbers can be believed."""
-    if found.mode == "counting":
-        yield f"{found.source}, by pages of {found.page_bytes} and cache lines of {found.line_bytes} B"
+    if use.mode == "counting":
+        yield f"{use.source}, by pages of {use.page_bytes} and cache lines of {use.line_bytes} B"
     else:
         part = f", of {100 * rank.guarded:.3g} % of the pages at a time" if rank.guarded < 1 else ""
-        yield f"{found.source}{part}: numbers say who shares what, and not how often"
-    slower = f", {found.slower}" if found.slower else ""
+        yield f"{use.source}{part}: numbers say who shares what, and not how often"
+    slower = f", {use.slower}" if use.slower else ""
     yield (
         f"so observed it ran {rank.seconds:.4g} s{slower}: take the pattern from here and times from other "
         "runs (analyse small, time large)"
     )
-    if found.ranks_seen > len(found.ranks):
-        yield f"{len(found.ranks)} of {found.ranks_seen} ranks are kept in detail"
-    yield from dict.fromkeys((*found.notes, *rank.notes))
+    if use.ranks_seen > len(use.ranks):
+        yield f"{len(use.ranks)} of {use.ranks_seen} ranks are kept in detail"
+    yield from dict.fromkeys((*use.notes, *rank.notes))
 
 
 def _hints(hints: Sequence[MemoryHint]) -> Block:
     if not hints:
         return Text("Nothing looks wrong, by the rules of docs/memory.md.", "good")
     by_rule: dict[tuple[str, str], list[MemoryHint]] = {}
-    for each in hints:
-        by_rule.setdefault((each.rule, each.do), []).append(each)
+    for hint in hints:
+        by_rule.setdefault((hint.rule, hint.do), []).append(hint)
     return Listing("What looks wrong, and what to do", tuple(map(_hint, by_rule.values())), "note")
 
 
 def _hint(same: Sequence[MemoryHint]) -> Cell:
     """Hints of one rule, with what to do once."""
-    seen = []
-    for each in same:
-        ranks = f" (rank {each.rank} and {each.ranks - 1} more)" if each.ranks > 1 else ""
-        seen.append(f"{each.structure}{ranks}: {each.evidence}")
-    gains = "; ".join(dict.fromkeys(each.gain for each in same if each.gain))
+    evidence = []
+    for hint in same:
+        ranks = f" (rank {hint.rank} and {hint.ranks - 1} more)" if hint.ranks > 1 else ""
+        evidence.append(f"{hint.structure}{ranks}: {hint.evidence}")
+    gains = "; ".join(dict.fromkeys(hint.gain for hint in same if hint.gain))
     gain = f" Gain at most: {gains}." if gains else ""
-    return Cell(f"{same[0].rule}. {'. '.join(seen)}. To do: {same[0].do}.{gain}")
+    return Cell(f"{same[0].rule}. {'. '.join(evidence)}. To do: {same[0].do}.{gain}")
 
 
-def _ranks(found: MemoryUse) -> Iterator[Block]:
-    """Each rank that is kept, where there are several."""
-    if len(found.ranks) < 2:
+def _ranks(use: MemoryUse) -> Iterator[Block]:
+    """The ranks that are kept in detail, where there are several."""
+    if len(use.ranks) < 2:
         return
-    rows = tuple(
-        (
-            Cell(f"rank {each.rank}", sort=each.rank, kind="stamp"),
-            Cell(each.host),
-            quantity(each.seconds, "s"),
-            count(each.threads),
-            size_cell(sum(one.bytes for one in each.structures)),
-            quantity(each.reads, ""),
-            quantity(each.writes, ""),
-            count(len(each.lines)),
-        )
-        for each in found.ranks[:_MOST_ROWS]
-    )
-    names = ("rank", "on", "time", "threads", "bytes", "reads", "writes", "contended lines")
-    yield Table("Ranks that are kept in detail", names, rows, folded=len(rows) > _UNFOLDED)
-    if found.rest:
-        yield replace(_numbers("All other ranks together", found, found.rest), folded=True)
+    columns: list[Column[RankMemory]] = [
+        Column("rank", lambda rank: Cell(f"rank {rank.rank}", sort=rank.rank, kind="stamp")),
+        Column("on", lambda rank: rank.host),
+        Column("time", lambda rank: quantity(rank.seconds, "s")),
+        Column("threads", lambda rank: count(rank.threads)),
+        Column("bytes", lambda rank: size_cell(sum(structure.bytes for structure in rank.structures))),
+        Column("reads", lambda rank: quantity(rank.reads, "")),
+        Column("writes", lambda rank: quantity(rank.writes, "")),
+        Column("contended lines", lambda rank: count(len(rank.lines))),
+    ]
+    many = len(use.ranks) > _UNFOLDED
+    yield Table.of("Ranks that are kept in detail", use.ranks, columns, folded=many, most=_MOST_ROWS)
+    if use.rest:
+        yield replace(_numbers("All other ranks together", use, use.rest), folded=True)
 
 
-def _structures(report: Report, found: MemoryUse, rank: RankMemory, name: str, ident: str) -> Iterator[Block]:
+def _structures(report: Report, use: MemoryUse, rank: RankMemory, name: str, ident: str) -> Iterator[Block]:
     """What is large and what is used."""
     if not rank.structures:
         yield Text("No structure was touched.", "note")
@@ -174,111 +177,140 @@ def _structures(report: Report, found: MemoryUse, rank: RankMemory, name: str, i
     bars = structure_bars(rank.structures, report.ident(), f"Size and use: {name}")
     left = len(rank.structures) - len(bars.y.ticks)
     more = f" {plural(left, 'smaller one')} {'is' if left == 1 else 'are'} in the table." if left else ""
-    table = _numbers("Numbers", found, rank.structures, (ident,))
+    table = _numbers("Numbers", use, rank.structures, (ident,))
     yield chart_figure(replace(bars, text=bars.text + _BELOW), f"{bars.text}{more}", _BARS, table)
 
 
 def _numbers(
-    caption: str, found: MemoryUse, structures: Sequence[Structure], records: Sequence[str] = ()
+    caption: str, use: MemoryUse, structures: Sequence[Structure], records: Sequence[str] = ()
 ) -> Table:
-    accesses = sum(each.reads + each.writes for each in structures) or 1
-    rows = tuple(
-        (
-            Cell(each.name, records, kind="stamp"),
-            Cell(each.kind),
-            Cell(each.where),
-            size_cell(each.bytes),
-            count(each.allocations),
-            quantity(each.reads, ""),
-            quantity(each.writes, ""),
-            percent((each.reads + each.writes) / accesses),
-            count(each.threads),
-            count(each.pages),
-            _shared(each),
-            _first(each),
-            percent(each.words * _WORD / (each.lines * found.line_bytes) if each.lines else None),
-        )
-        for each in structures[:_MOST_ROWS]
-    )
-    many = len(rows) > _UNFOLDED
-    return Table(f"{caption}: {plural(len(structures), 'structure')}", _STRUCTURES, rows, many, many)
+    """Size and use of structures; records: ids of the series that they lead to."""
+    accesses = sum(map(_accesses, structures)) or 1
+
+    def used(structure: Structure) -> Cell:
+        bytes_of_lines = structure.lines * use.line_bytes
+        return percent(structure.words * _WORD / bytes_of_lines if structure.lines else None)
+
+    columns: list[Column[Structure]] = [
+        Column("structure", lambda structure: Cell(structure.name, records, kind="stamp")),
+        Column("kind", lambda structure: structure.kind),
+        Column("where", lambda structure: structure.where),
+        Column("bytes", lambda structure: size_cell(structure.bytes)),
+        Column("allocations", lambda structure: count(structure.allocations)),
+        Column("reads", lambda structure: quantity(structure.reads, "")),
+        Column("writes", lambda structure: quantity(structure.writes, "")),
+        Column("of all accesses", lambda structure: percent(_accesses(structure) / accesses)),
+        Column("threads", lambda structure: count(structure.threads)),
+        Column("pages", lambda structure: count(structure.pages)),
+        Column("of these shared", _shared),
+        Column("first touched by", _first),
+        Column("used of touched lines", used),
+    ]
+    title = f"{caption}: {plural(len(structures), 'structure')}"
+    many = len(structures) > _UNFOLDED
+    return Table.of(title, structures, columns, folded=many, filtered=many, most=_MOST_ROWS)
 
 
-def _shared(each: Structure) -> Cell:
-    shared = {kind: each.sharing.get(kind, 0) for kind in SHARINGS if kind != "private"}
+def _accesses(structure: Structure) -> int:
+    return structure.reads + structure.writes
+
+
+def _shared(structure: Structure) -> Cell:
+    shared = {kind: structure.sharing.get(kind, 0) for kind in SHARINGS if kind != "private"}
     words = ", ".join(f"{pages} {kind}" for kind, pages in shared.items() if pages)
     return Cell(words, sort=float(sum(shared.values())), kind="stamp")
 
 
-def _first(each: Structure) -> Cell:
-    if each.first_thread < 0 or not each.pages:
+def _first(structure: Structure) -> Cell:
+    if structure.first_thread < 0 or not structure.pages:
         return Cell("")
-    words = f"thread {each.first_thread}: {100 * each.first_share:.3g} %"
-    return Cell(words, sort=each.first_share, kind="stamp")
+    words = f"thread {structure.first_thread}: {100 * structure.first_share:.3g} %"
+    return Cell(words, sort=structure.first_share, kind="stamp")
 
 
-def _contended(found: MemoryUse) -> Iterator[Block]:
+class _LineOfRank(NamedTuple):
+    """A cache line that threads contend for, and in which rank."""
+
+    rank: int
+    line: SharedLine
+
+
+def _contended(use: MemoryUse) -> Iterator[Block]:
     """Cache lines that several threads write, with who uses which word."""
-    lines = [(rank.rank, line) for rank in found.ranks for line in rank.lines]
-    lines.sort(key=lambda each: -(each[1].reads + each[1].writes))
-    rows = []
-    for rank, line in lines[:_MOST_ROWS]:
-        place = f"{line.structure} + {line.offset} B"
-        words, more = "; ".join(line.words[:_MOST_WORDS]), len(line.words) - _MOST_WORDS
-        rows.append((
-            Cell(f"rank {rank}: {place}" if len(found.ranks) > 1 else place, kind="stamp"),
-            Cell(line.where),
-            Cell(line.kind, kind="stamp"),
-            Cell(several([str(each) for each in line.threads], 8), sort=len(line.threads)),
-            quantity(line.reads, ""),
-            quantity(line.writes, ""),
-            Cell(f"{words}; {more} more" if more > 0 else words),
-        ))  # fmt: skip
-    if rows:
-        many = len(rows) > _UNFOLDED
-        title = "Cache lines that threads contend for"
-        yield Table(title, _LINES, tuple(rows), many, many, _LINES_NOTE)
+    lines = [_LineOfRank(rank.rank, line) for rank in use.ranks for line in rank.lines]
+    lines.sort(key=lambda of_rank: -(of_rank.line.reads + of_rank.line.writes))
+
+    def place(of_rank: _LineOfRank) -> Cell:
+        words = f"{of_rank.line.structure} + {of_rank.line.offset} B"
+        return Cell(f"rank {of_rank.rank}: {words}" if len(use.ranks) > 1 else words, kind="stamp")
+
+    columns: list[Column[_LineOfRank]] = [
+        Column("cache line", place),
+        Column("where", lambda of_rank: of_rank.line.where),
+        Column("kind", lambda of_rank: Cell(of_rank.line.kind, kind="stamp")),
+        Column("threads", lambda of_rank: _threads(of_rank.line.threads)),
+        Column("reads", lambda of_rank: quantity(of_rank.line.reads, "")),
+        Column("writes", lambda of_rank: quantity(of_rank.line.writes, "")),
+        Column("who uses what", lambda of_rank: _users(of_rank.line.words)),
+    ]
+    if lines:
+        many = len(lines) > _UNFOLDED
+        yield Table.of(
+            "Cache lines that threads contend for", lines, columns,
+            folded=many, filtered=many, note=_LINES_NOTE, most=_MOST_ROWS,
+        )  # fmt: skip
 
 
-def _maps(report: Report, found: MemoryUse, rank: RankMemory, name: str) -> Iterator[Block]:
+def _threads(threads: Sequence[int]) -> Cell:
+    return Cell(several([str(thread) for thread in threads], 8), sort=len(threads))
+
+
+def _users(words: Sequence[str]) -> str:
+    shown, left = "; ".join(words[:_MOST_WORDS]), len(words) - _MOST_WORDS
+    return f"{shown}; {left} more" if left > 0 else shown
+
+
+def _maps(report: Report, use: MemoryUse, rank: RankMemory, name: str) -> Iterator[Block]:
     """Who touches which page, of what is used most and of what is wrong."""
-    wrong = {each.structure for each in found.hints} | {each.structure for each in rank.lines}
+    wrong = {hint.structure for hint in use.hints} | {line.structure for line in rank.lines}
     least = _LEAST * (rank.reads + rank.writes)
-    known = [each for each in rank.structures if each.name in wrong or each.reads + each.writes >= least]
-    known.sort(key=lambda each: (each.name not in wrong, -(each.reads + each.writes)))
-    drawn = islice(filter(None, (_map(report, each, name) for each in known)), _MOST_MAPS)
-    for number, figure in enumerate(drawn):
+    known = [
+        structure for structure in rank.structures if structure.name in wrong or _accesses(structure) >= least
+    ]
+    known.sort(key=lambda structure: (structure.name not in wrong, -_accesses(structure)))
+    figures = filter(None, (_map(report, structure, name) for structure in known))
+    for number, figure in enumerate(islice(figures, _MOST_MAPS)):
         yield replace(figure, reading=_AS_ABOVE) if number else figure
 
 
-def _map(report: Report, each: Structure, name: str) -> Figure | None:
+def _map(report: Report, structure: Structure, name: str) -> Figure | None:
     """The map of a structure of several pages."""
-    density = each.density
+    density = structure.density
     if density is None or len(density.first) < 2:
         return None
-    picture = density_map(density, report.ident(), f"Threads and pages of {each.name}: {name}")
+    picture = density_map(density, report.ident(), f"Threads and pages of {structure.name}: {name}")
     if picture is None:
         return None
-    rows = tuple(
-        (
-            Cell(row.name, sort=number, kind="stamp"),
-            quantity(row.reads, ""),
-            quantity(row.writes, ""),
-            count(row.first),
-            Cell(f"{row.busiest[0]} to {row.busiest[1]}", sort=row.busiest[0], kind="number"),
-        )
-        for number, row in enumerate(thread_accesses(density)[:_MOST_ROWS])
-    )
-    names = ("thread", "reads", "writes", "pages touched first", "most in pages")
-    table = Table(f"Numbers by thread: {each.name}", names, rows, True, len(rows) > _UNFOLDED)
-    what = f"{each.kind}, {each.where}" if each.where else each.kind
-    used = f"{format_size(each.bytes)}, used by {plural(each.threads, 'thread')}"
-    return density_figure(
-        replace(picture, text=picture.text + _BELOW),
-        f"{each.name} ({what}): {used}. {picture.text}",
-        _MAP,
-        table,
-    )
+    columns: list[Column[tuple[int, ThreadAccesses]]] = [
+        Column("thread", lambda row: Cell(row[1].name, sort=row[0], kind="stamp")),
+        Column("reads", lambda row: quantity(row[1].reads, "")),
+        Column("writes", lambda row: quantity(row[1].writes, "")),
+        Column("pages touched first", lambda row: count(row[1].first)),
+        Column("most in pages", lambda row: _pages(*row[1].busiest)),
+    ]
+    threads = thread_accesses(density)
+    table = Table.of(
+        f"Numbers by thread: {structure.name}", enumerate(threads), columns,
+        folded=True, filtered=len(threads) > _UNFOLDED, most=_MOST_ROWS,
+    )  # fmt: skip
+    what = f"{structure.kind}, {structure.where}" if structure.where else structure.kind
+    used = f"{format_size(structure.bytes)}, used by {plural(structure.threads, 'thread')}"
+    shows = f"{structure.name} ({what}): {used}. {picture.text}"
+    return density_figure(replace(picture, text=picture.text + _BELOW), shows, _MAP, table)
+
+
+def _pages(first: int, last: int) -> Cell:
+    return Cell(f"{first} to {last}", sort=first, kind="number")
 
 
 def _courses(report: Report, rank: RankMemory, name: str) -> Iterator[Block]:
@@ -287,46 +319,48 @@ def _courses(report: Report, rank: RankMemory, name: str) -> Iterator[Block]:
         return
     yield _course(report, rank, name)
     written: Counter[str] = Counter()
-    for each in rank.intervals:
-        written[each.structure] += each.sharing.get("write-shared", 0) + each.sharing.get("false-shared", 0)
+    for interval in rank.intervals:
+        sharing = interval.sharing
+        written[interval.structure] += sharing.get("write-shared", 0) + sharing.get("false-shared", 0)
     for structure, pages in written.most_common(_MOST_COURSES) if len(written) > 1 else ():
         if pages:
             yield replace(_course(report, rank, name, structure), reading=_AS_ABOVE)
 
 
 def _course(report: Report, rank: RankMemory, name: str, structure: str = "") -> Figure:
-    found = moments(rank.intervals, structure)
-    seconds, height = max(rank.seconds, found[-1].end), 200 if structure else 260
+    course = moments(rank.intervals, structure)
+    seconds, height = max(rank.seconds, course[-1].end), 200 if structure else 260
     title = f"Sharing{f' of {structure}' if structure else ''} over time: {name}"
-    chart = sharing_chart(found, seconds, report.ident(), title, height)
-    step = -(-len(found) // _MOST_ROWS)
-    rows = tuple(
-        (
-            Cell(f"{each.begin:.4g} to {each.end:.4g} s", sort=each.begin, kind="stamp"),
-            *(count(each.pages.get(kind, 0)) for kind in SHARINGS),
-        )
-        for each in found[::step]
-    )
-    note = f"One of {step} intervals." if step > 1 else ""
-    caption = f"Numbers: touched pages of {structure or 'all structures'}"
-    table = Table(caption, ("when", *SHARINGS), rows, True, note=note)
+    chart = sharing_chart(course, seconds, report.ident(), title, height)
+    columns: list[Column[Moment]] = [Column("when", _when), *map(_pages_shared, SHARINGS)]
+    step = -(-len(course) // _MOST_ROWS)
+    table = Table.of(
+        f"Numbers: touched pages of {structure or 'all structures'}", course[::step], columns,
+        folded=True, note=f"One of {step} intervals." if step > 1 else "",
+    )  # fmt: skip
     return chart_figure(replace(chart, text=chart.text + _BELOW), chart.text, _COURSE, table)
+
+
+def _when(moment: Moment) -> Cell:
+    return Cell(f"{moment.begin:.4g} to {moment.end:.4g} s", sort=moment.begin, kind="stamp")
+
+
+def _pages_shared(sharing: Sharing) -> Column[Moment]:
+    return Column(sharing, lambda moment: count(moment.pages.get(sharing, 0)))
 
 
 def _numa(rank: RankMemory) -> Iterator[Block]:
     """Where pages lie on a node with several NUMA nodes, or why that is not told."""
-    rows = tuple(
-        (
-            Cell(each.structure, kind="stamp"),
-            Cell(_nodes(each.pages)),
-            percent(each.remote),
-            percent(each.interleaved),
-            percent(each.local),
-        )
-        for each in rank.numa[:_MOST_ROWS]
-    )
-    if rows:
-        yield Table("Where pages lie", _NUMA, rows, filtered=len(rows) > _UNFOLDED, note=_NUMA_NOTE)
+    columns: list[Column[NumaUse]] = [
+        Column("structure", lambda use: Cell(use.structure, kind="stamp")),
+        Column("pages by NUMA node", lambda use: _nodes(use.pages)),
+        Column("remote accesses", lambda use: percent(use.remote)),
+        Column("if interleaved", lambda use: percent(use.interleaved)),
+        Column("if by its users", lambda use: percent(use.local)),
+    ]
+    if rank.numa:
+        many = len(rank.numa) > _UNFOLDED
+        yield Table.of("Where pages lie", rank.numa, columns, filtered=many, note=_NUMA_NOTE, most=_MOST_ROWS)
     elif rank.numa_reason:
         yield Text(f"On which NUMA nodes pages lie is not told: {rank.numa_reason}.", "note")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Final
+from typing import Final, NamedTuple
 
 from npc.figures.chart import Grid
 from npc.observe.mpi.figure import (
@@ -21,8 +21,10 @@ from npc.observe.mpi.figure import (
 )
 from npc.observe.mpi.summary import summary
 from npc.page.blocks import (
+    LONG,
     Block,
     Cell,
+    Column,
     Figure,
     Table,
     Text,
@@ -30,7 +32,15 @@ from npc.page.blocks import (
     count,
     quantity,
 )
-from npc.records.mpi_profile import Profile
+from npc.records.mpi_profile import (
+    CollectiveAlgorithm,
+    CollectiveWait,
+    MessageWait,
+    PairTraffic,
+    Profile,
+    Rank,
+    Waits,
+)
 from npc.records.units import format_quantity, format_size
 from npc.report.observed import Observed
 from npc.report.programs import programs
@@ -90,33 +100,37 @@ def _notes(profile: Profile) -> Iterator[str]:
 def _ranks(profile: Profile, rows: Sequence[RankRow], observed: Observed) -> Table:
     """Where the time of each rank went, or of each row where there are too many ranks."""
     if len(profile.ranks) <= _MOST_RANKS:
-        rows = [RankRow(f"rank {each.rank}", each.host, (each,)) for each in profile.ranks]
+        rows = [RankRow(f"rank {rank.rank}", rank.host, (rank,)) for rank in profile.ranks]
     by_rank = profile.waits.by_rank if profile.waits else {}
-    records = (observed.ident,)
-    found = []
-    for row in rows:
-        number = len(row.ranks)
-        waits = [by_rank.get(each.rank, (0.0, 0.0)) for each in row.ranks]
-        seconds = (
-            sum(each.seconds for each in row.ranks),
-            sum(each.computing for each in row.ranks),
-            sum(each.mpi for each in row.ranks),
-            sum(waited for waited, _ in waits),
-            sum(awaited for _, awaited in waits),
+
+    def mean(name: str, seconds: Callable[[Rank], float]) -> Column[RankRow]:
+        return Column(
+            name,
+            lambda row: quantity(sum(map(seconds, row.ranks)) / len(row.ranks), "s", (observed.ident,)),
         )
-        cells = [quantity(each / number, "s", records) for each in seconds]
-        found.append((Cell(row.name), Cell(row.place), count(number), *cells))
-    names = (
-        kind_of(rows),
-        "on",
-        "ranks",
-        "time",
-        "outside MPI",
-        "inside MPI",
-        "waited",
-        "others waited for it",
-    )
-    return Table("Numbers: means of a rank", names, tuple(found), folded=True, filtered=len(found) > 16)
+
+    columns: list[Column[RankRow]] = [
+        Column(kind_of(rows), lambda row: row.name),
+        Column("on", lambda row: row.place),
+        Column("ranks", lambda row: count(len(row.ranks))),
+        mean("time", lambda rank: rank.seconds),
+        mean("outside MPI", lambda rank: rank.computing),
+        mean("inside MPI", lambda rank: rank.mpi),
+        mean("waited", lambda rank: by_rank.get(rank.rank, (0.0, 0.0))[0]),
+        mean("others waited for it", lambda rank: by_rank.get(rank.rank, (0.0, 0.0))[1]),
+    ]
+    return Table.of("Numbers: means of a rank", rows, columns, folded=True, filtered=len(rows) > LONG)
+
+
+class _WaitsInCall(NamedTuple):
+    """What ranks waited in one kind of call. number: of calls or messages. seconds: that all ranks were in
+    it. waited: seconds of these, or why they are not known. late: whom they waited for."""
+
+    call: str
+    number: int
+    seconds: float
+    waited: float | str
+    late: str
 
 
 def _waits(profile: Profile, observed: Observed) -> Iterator[Block]:
@@ -124,59 +138,66 @@ def _waits(profile: Profile, observed: Observed) -> Iterator[Block]:
     if profile.waits is None:
         return
     records = (observed.ident,)
-    rows = []
-    for each in profile.waits.collectives[:_MOST_CALLS]:
-        late = "; ".join(
-            f"rank {one.rank} ({profile.hosts.get(one.rank, '?')}) in {one.times:.4g}, "
-            f"{format_quantity(one.seconds, 's', 3)}"
-            for one in each.late[:3]
-        )
-        waited = (
-            Cell(each.reason, kind="faint") if each.waited is None else quantity(each.waited, "s", records)
-        )
-        name = f"{each.call} of {each.ranks} ranks"
-        rows.append((Cell(name), count(each.calls), quantity(each.seconds, "s", records), waited, Cell(late)))
-    for wait in profile.waits.messages[:_MOST_CALLS]:
-        pair = next((p for p in profile.waits.pairs if (p.kind, p.call) == (wait.kind, wait.call)), None)
-        most = (
-            f"rank {pair.awaited}: rank {pair.waiting} {format_quantity(pair.seconds, 's', 3)}"
-            if pair
-            else ""
-        )
-        rows.append((
-            Cell(f"{wait.call}: {wait.kind}"), count(wait.messages), quantity(wait.seconds, "s", records),
-            quantity(wait.waited, "s", records), Cell(most),
-        ))  # fmt: skip
-    if rows:
-        names = ("call", "how many", "seconds of all ranks", "of these waiting", "for whom")
-        yield Table("Who waits for whom", names, tuple(rows))
+    collectives, messages = profile.waits.collectives, profile.waits.messages
+    calls = [
+        *(_in_collective(profile.hosts, wait) for wait in collectives[:_MOST_CALLS]),
+        *(_in_messages(profile.waits, wait) for wait in messages[:_MOST_CALLS]),
+    ]
+    columns: list[Column[_WaitsInCall]] = [
+        Column("call", lambda waits: waits.call),
+        Column("how many", lambda waits: count(waits.number)),
+        Column("seconds of all ranks", lambda waits: quantity(waits.seconds, "s", records)),
+        Column("of these waiting", lambda waits: _waited(waits.waited, records)),
+        Column("for whom", lambda waits: waits.late),
+    ]
+    if calls:
+        yield Table.of("Who waits for whom", calls, columns)
     if profile.waits.notes:
         yield Text(f"{'; '.join(profile.waits.notes)}.", "note")
 
 
+def _in_collective(hosts: Mapping[int, str], wait: CollectiveWait) -> _WaitsInCall:
+    late = "; ".join(
+        f"rank {rank.rank} ({hosts.get(rank.rank, '?')}) in {rank.times:.4g}, "
+        f"{format_quantity(rank.seconds, 's', 3)}"
+        for rank in wait.late[:3]
+    )
+    waited = wait.reason if wait.waited is None else wait.waited
+    return _WaitsInCall(f"{wait.call} of {wait.ranks} ranks", wait.calls, wait.seconds, waited, late)
+
+
+def _in_messages(waits: Waits, wait: MessageWait) -> _WaitsInCall:
+    pair = next((pair for pair in waits.pairs if (pair.kind, pair.call) == (wait.kind, wait.call)), None)
+    late = f"rank {pair.awaited}: rank {pair.waiting} {format_quantity(pair.seconds, 's', 3)}" if pair else ""
+    return _WaitsInCall(f"{wait.call}: {wait.kind}", wait.messages, wait.seconds, wait.waited, late)
+
+
+def _waited(waited: float | str, records: Sequence[str]) -> Cell:
+    return Cell(waited, kind="faint") if isinstance(waited, str) else quantity(waited, "s", records)
+
+
 def _algorithms(profile: Profile) -> Iterator[Block]:
     """What the collectives ran by, as far as their messages tell."""
-    found = profile.algorithms
-    if found is None:
+    algorithms = profile.algorithms
+    if algorithms is None:
         return
-    rows = tuple(
-        (
-            Cell(
-                f"{each.operation} of {each.ranks} ranks"
-                + ("" if each.root is None else f" from {each.root}")
-            ),
-            count(each.calls),
-            Cell(_sizes(each.first, each.last), sort=each.first or 0),
-            Cell(each.name),
-        )
-        for each in found.ran
-    )
-    unknown = [f"{operation}: {reason}" for operation, reason in found.reasons.items()]
-    if rows:
-        names = ("collective", "calls", "sizes", "algorithm")
-        yield Table("Algorithms of collectives, by their messages", names, rows, note="; ".join(unknown))
+    unknown = "; ".join(f"{operation}: {reason}" for operation, reason in algorithms.reasons.items())
+    columns: list[Column[CollectiveAlgorithm]] = [
+        Column("collective", _collective),
+        Column("calls", lambda calls: count(calls.calls)),
+        Column("sizes", lambda calls: Cell(_sizes(calls.first, calls.last), sort=calls.first or 0)),
+        Column("algorithm", lambda calls: calls.name),
+    ]
+    if algorithms.ran:
+        title = "Algorithms of collectives, by their messages"
+        yield Table.of(title, algorithms.ran, columns, note=unknown)
     elif unknown:
-        yield Text(f"Algorithms of collectives: {'; '.join(unknown)}.", "note")
+        yield Text(f"Algorithms of collectives: {unknown}.", "note")
+
+
+def _collective(calls: CollectiveAlgorithm) -> str:
+    root = "" if calls.root is None else f" from {calls.root}"
+    return f"{calls.operation} of {calls.ranks} ranks{root}"
 
 
 def _sizes(first: int | None, last: int | None) -> str:
@@ -195,25 +216,26 @@ def _pairs(profile: Profile) -> Table:
     def end(number: int) -> str:
         return names.get(number) or f"rank {number} ({hosts.get(number, 'unknown')})"
 
-    rows = tuple(
-        (Cell(end(pair.source)), Cell(end(pair.target)), quantity(pair.bytes, "B"), count(pair.messages))
-        for pair in ordered
-    )
-    left = len(peers.rows) + peers.left_out[0] - len(rows)
+    columns: list[Column[PairTraffic]] = [
+        Column("from", lambda pair: end(pair.source)),
+        Column("to", lambda pair: end(pair.target)),
+        Column("bytes", lambda pair: quantity(pair.bytes, "B")),
+        Column("messages", lambda pair: count(pair.messages)),
+    ]
+    left = len(peers.rows) + peers.left_out[0] - len(ordered)
     note = f"{left} more pairs sent less." if left else ""
-    names_ = ("from", "to", "bytes", "messages")
-    return Table("Numbers: the pairs with the most bytes", names_, rows, folded=True, note=note)
+    return Table.of("Numbers: the pairs with the most bytes", ordered, columns, folded=True, note=note)
 
 
 def _counters(report: Report, profile: Profile, name: str) -> Iterator[Block]:
     """The counters of the MPI library over time."""
-    found = drawn_variables(profile)
-    for variable in found[:_MOST_COUNTERS]:
+    variables = drawn_variables(profile)
+    for variable in variables[:_MOST_COUNTERS]:
         grid = snapshots_grid(profile, variable, report.ident(), f"{variable} over time: {name}")
         kind = profile.snapshots.of if profile.snapshots else ""
-        unit = next((each.unit for each in profile.variables if each.name == variable), "") or "count"
+        unit = next((totals.unit for totals in profile.variables if totals.name == variable), "") or "count"
         yield _figure(grid, _COUNTERS.format(kind=kind), unit, _courses(grid))
-    others = found[_MOST_COUNTERS:]
+    others = variables[_MOST_COUNTERS:]
     if others:
         yield Text(
             f"{len(others)} more counters have snapshots in the observation ({', '.join(others[:8])}"
@@ -222,14 +244,28 @@ def _counters(report: Report, profile: Profile, name: str) -> Iterator[Block]:
         )
 
 
+class _Course(NamedTuple):
+    """Amounts of a counter in one row of its grid, in the grid's unit. second: when there was most."""
+
+    name: str
+    mean: float
+    most: float
+    second: str
+
+
 def _courses(grid: Grid) -> Table:
     """Of each row the mean over time, and when it was most."""
-    rows = []
+    courses = []
     for place, name in enumerate(grid.rows):
         cells = [cell for cell in grid.cells if cell.row == place]
         if cells:
             most = max(cells, key=lambda cell: cell.amount or 0.0)
             mean = fmean(cell.amount or 0.0 for cell in cells)
-            amounts = (quantity(value, grid.scale.unit) for value in (mean, most.amount or 0.0))
-            rows.append((Cell(name), *amounts, Cell(grid.columns[most.column])))
-    return Table("Numbers", ("of", "mean of a moment", "most", "at second"), tuple(rows), folded=True)
+            courses.append(_Course(name, mean, most.amount or 0.0, grid.columns[most.column]))
+    columns: list[Column[_Course]] = [
+        Column("of", lambda course: course.name),
+        Column("mean of a moment", lambda course: quantity(course.mean, grid.scale.unit)),
+        Column("most", lambda course: quantity(course.most, grid.scale.unit)),
+        Column("at second", lambda course: course.second),
+    ]
+    return Table.of("Numbers", courses, columns, folded=True)

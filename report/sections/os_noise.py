@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from npc import catalogue
-from npc.page.blocks import Block, Cell, Table, count, number, percent, quantity
+from npc.page.blocks import Block, Cell, Column, Table, count, number, percent, quantity
 from npc.records.series import CORE
 from npc.report.runs import Repeats, Report, Run
 from npc.report.sections import of_runs, present
@@ -16,7 +16,7 @@ from npc.report.sections import of_runs, present
 TITLE = "OS noise"
 PLACE = 70
 _ABSENT = "what the operating system takes was not measured (tag noise)"
-#: Of a node's cores those that lose most.
+#: Cores of a node in its table.
 _MOST_CORES: Final = 16
 _COST: Final = (
     "How much longer a step of one quantum takes that ends with a collective, by the largest of as many "
@@ -32,82 +32,114 @@ def build(report: Report) -> Iterator[Block]:
 
 
 def _of_run(report: Report, run: Run) -> Iterator[Block]:
-    measured = _allreduce(run)
-    for hosts, found in sorted(run.by_hosts("noise").items()):
-        names = [run.label] * (len(report.runs) > 1) + list(hosts)
-        yield from _cores(found, ", ".join(names))
-        yield from _collective(found, measured, ", ".join(names))
+    allreduces = _allreduces(run)
+    for hosts, repeats in sorted(run.by_hosts("noise").items()):
+        where = ", ".join([run.label] * (len(report.runs) > 1) + list(hosts))
+        yield from _cores(repeats, where)
+        yield from _collective(repeats, allreduces, where)
 
 
 def _median(series: Repeats | None) -> float | None:
     return series.median if series else None
 
 
-def _cores(found: Sequence[Repeats], where: str) -> Iterator[Table]:
+class _CoreNoise(NamedTuple):
+    """What was measured of one core, or of all where `core` is empty: (case, metric) → the series."""
+
+    core: str
+    measured: Mapping[tuple[str, str], Repeats]
+
+    @property
+    def lost(self) -> float | None:
+        """The share of time that detours take; None where they were not measured."""
+        return self.median("detour", "noise")
+
+    @property
+    def order(self) -> tuple[bool, float]:
+        """The cores that lose most are first; all cores together are last."""
+        return not self.core, -(self.lost or 0.0)
+
+    def median(self, case: str, metric: str) -> float | None:
+        """A series' median in SI units; None where it was not measured."""
+        return _median(self.measured.get((case, metric)))
+
+    @property
+    def params(self) -> list[Mapping[str, str]]:
+        """Those of the records of detours: how often they come, and what ran meanwhile."""
+        detours = self.measured.get(("detour", "noise"))
+        return [record.params for record in detours.usable] if detours else []
+
+    @property
+    def period(self) -> float | None:
+        """Seconds from detour to detour, where more than half of the records have a period."""
+        periods = [float(params["period"]) for params in self.params if "period" in params]
+        return median(periods) if len(periods) > len(self.params) / 2 else None
+
+    @property
+    def ran(self) -> str:
+        """What ran on the core beside the measurement."""
+        return "; ".join(dict.fromkeys(params["ran"] for params in self.params if "ran" in params))
+
+
+_CORE_COLUMNS: Final[Sequence[Column[_CoreNoise]]] = (
+    Column(
+        "core",
+        lambda noise: Cell(
+            f"core {noise.core}" if noise.core else "all cores",
+            [series.ident for series in noise.measured.values()],
+        ),
+    ),
+    Column("lost to detours", lambda noise: percent(noise.lost)),
+    Column("longest", lambda noise: quantity(noise.median("detour", "detour"), "s")),
+    Column("a second", lambda noise: number(noise.median("detour", "detour_rate"), ".4g")),
+    Column("period", lambda noise: quantity(noise.period, "s")),
+    Column("lost of fixed work", lambda noise: percent(noise.median("fwq", "noise"))),
+    Column("what ran there", lambda noise: noise.ran),
+)
+
+
+def _cores(repeats: Sequence[Repeats], where: str) -> Iterator[Table]:
     """The cores that lose most, and the node."""
     by_core: defaultdict[str, dict[tuple[str, str], Repeats]] = defaultdict(dict)
-    for series in found:
+    for series in repeats:
         if series.first.case != "collective":
             by_core[series.first.params.get(CORE, "")][series.first.case, series.first.metric] = series
-    rows = []
-    for core, of in by_core.items():
-        first = of.get(("detour", "noise"))
-        seen = [record.params for record in first.usable] if first else []
-        periods = [float(params["period"]) for params in seen if "period" in params]
-        ran = dict.fromkeys(params["ran"] for params in seen if "ran" in params)
-        lost = _median(first)
-        rows.append((
-            -(lost or 0.0) if core else 1.0,
-            (
-                Cell(f"core {core}" if core else "all cores", [each.ident for each in of.values()]),
-                percent(lost), quantity(_median(of.get(("detour", "detour"))), "s"),
-                number(_median(of.get(("detour", "detour_rate"))), ".4g"),
-                quantity(median(periods) if len(periods) > len(seen) / 2 else None, "s"),
-                percent(_median(of.get(("fwq", "noise")))), Cell("; ".join(ran)),
-            ),
-        ))  # fmt: skip
-    rows.sort(key=lambda row: row[0])
-    kept = [row for row in rows if row[0] <= 0][:_MOST_CORES] + [row for row in rows if row[0] > 0]
-    left = len(rows) - len(kept)
-    columns = (
-        "core",
-        "lost to detours",
-        "longest",
-        "a second",
-        "period",
-        "lost of fixed work",
-        "what ran there",
-    )
-    if kept:
-        yield Table(
-            f"Noise of {where}", columns, tuple(cells for _, cells in kept),
-            note=f"The {_MOST_CORES} cores that lose most; {left} more are in the records." if left else "",
-        )  # fmt: skip
+    ordered = sorted((_CoreNoise(*entry) for entry in by_core.items()), key=lambda noise: noise.order)
+    cores, node = [noise for noise in ordered if noise.core], [noise for noise in ordered if not noise.core]
+    left = len(cores[_MOST_CORES:])
+    note = f"The {_MOST_CORES} cores that lose most; {left} more are in the records." if left else ""
+    if ordered:
+        yield Table.of(f"Noise of {where}", [*cores[:_MOST_CORES], *node], _CORE_COLUMNS, note=note)
 
 
-def _allreduce(run: Run) -> dict[str, Repeats]:
+def _allreduces(run: Run) -> dict[str, Repeats]:
     """Ranks → the all-reduce of the smallest size."""
-    found: dict[str, Repeats] = {}
+    smallest: dict[str, Repeats] = {}
     for series in run.series:
         row, ranks = catalogue.row_of(series.first), series.params.get("ranks", "")
         if row.operation == "allreduce" and series.usable and ranks and "statistic" not in series.params:
-            other = found.get(ranks)
+            other = smallest.get(ranks)
             if other is None or (series.first.size or 0) < (other.first.size or 0):
-                found[ranks] = series
-    return found
+                smallest[ranks] = series
+    return smallest
 
 
-def _collective(found: Sequence[Repeats], measured: dict[str, Repeats], where: str) -> Iterator[Table]:
-    rows = []
-    for series in found:
-        if series.first.case == "collective":
-            ranks = series.first.params["ranks"]
-            beside = measured.get(ranks)
-            rows.append((
-                count(int(ranks)), percent(_median(series))._replace(records=[series.ident]),
-                quantity(_median(beside), "s", [beside.ident] if beside else ()),
-            ))  # fmt: skip
-    if rows:
-        rows.sort(key=lambda row: float(row[0].sort or 0))
-        columns = ("ranks", "longer by", "all-reduce measured")
-        yield Table(f"What noise costs a collective: {where}", columns, tuple(rows), note=_COST)
+def _collective(repeats: Sequence[Repeats], allreduces: Mapping[str, Repeats], where: str) -> Iterator[Table]:
+    """What noise costs by the number of ranks, beside the all-reduce of as many."""
+
+    def ranks(series: Repeats) -> str:
+        return series.first.params["ranks"]
+
+    def measured(series: Repeats) -> Cell:
+        allreduce = allreduces.get(ranks(series))
+        return quantity(_median(allreduce), "s", [allreduce.ident] if allreduce else ())
+
+    costs = [series for series in repeats if series.first.case == "collective"]
+    columns: list[Column[Repeats]] = [
+        Column("ranks", lambda series: count(int(ranks(series)))),
+        Column("longer by", lambda series: percent(_median(series))._replace(records=[series.ident])),
+        Column("all-reduce measured", measured),
+    ]
+    if costs:
+        costs.sort(key=lambda series: int(ranks(series)))
+        yield Table.of(f"What noise costs a collective: {where}", costs, columns, note=_COST)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from npc.figures.chart import Chart, Grid, Mark, Trace, linear_scale, quantity_axis
 from npc.figures.chart import HeatCell as GridCell
 from npc.page.blocks import (
     Block,
     Cell,
+    Column,
     Figure,
     Table,
     amounts_figure,
@@ -61,83 +62,109 @@ def build(report: Report) -> Iterator[Block]:
 
 def _of_run(report: Report, run: Run) -> Iterator[Block]:
     nodes = run.by_hosts("memory")
-    for hosts, found in nodes.items():
+    for hosts, repeats in nodes.items():
         names = [run.label] * (len(report.runs) > 1) + list(hosts) * (len(nodes) > 1)
         where = f": {', '.join(names)}" if names else ""
-        yield from _levels(found, where)
-        yield from _loaded(report, found, where)
-        yield from _cores(report, found, where)
-        yield from _access(found, where)
+        yield from _levels(repeats, where)
+        yield from _loaded(report, repeats, where)
+        yield from _cores(report, repeats, where)
+        yield from _access(repeats, where)
 
 
-def _of(found: Sequence[Repeats], case: str, metric: str = "latency") -> list[Repeats]:
-    return [each for each in found if (each.first.case, each.first.metric) == (case, metric)]
+def _of(repeats: Sequence[Repeats], case: str, metric: str = "latency") -> list[Repeats]:
+    return [series for series in repeats if (series.first.case, series.first.metric) == (case, metric)]
 
 
-def _levels(found: Sequence[Repeats], where: str) -> Iterator[Table]:
-    """Table 3.1: cycles and time of each level, of a line of another core, of another node's memory."""
-    clocks = [series.median for series in _of(found, "clock", "clock")]
-    rows = []
+class _Source(NamedTuple):
+    """Where data come from, and the series of the latency from there."""
 
-    def row(name: str, series: Repeats, seconds: float) -> None:
-        cycles = seconds * clocks[0] if clocks else None
-        size = series.first.size
-        pages = series.first.params.get("pages", "")
-        rows.append((
-            Cell(name, [series.ident]), number(cycles, ".3g"), quantity(seconds, "s", [series.ident]),
-            size_cell(size or None), Cell(pages),
-        ))  # fmt: skip
+    name: str
+    series: Repeats
 
-    for series in _of(found, "load"):
+
+def _sources(repeats: Sequence[Repeats]) -> Iterator[_Source]:
+    """Levels of a core's caches and memory, lines of other cores, memory of NUMA nodes."""
+    for series in _of(repeats, "load"):
         if level := series.params.get("level"):
-            row("main memory" if level == "MEM" else level, series, series.median)
+            yield _Source("main memory" if level == "MEM" else level, series)
     nearest = list(_RELATIONS)
-    for series in sorted(_of(found, "core_to_core"), key=lambda each: nearest.index(each.params["relation"])):
-        row(f"{_RELATIONS[series.params['relation']]}, one way", series, series.median)
-    nodes = _of(found, "numa")
+    for series in sorted(
+        _of(repeats, "core_to_core"), key=lambda series: nearest.index(series.params["relation"])
+    ):
+        yield _Source(f"{_RELATIONS[series.params['relation']]}, one way", series)
+    nodes = _of(repeats, "numa")
     for series in nodes if len(nodes) > 1 else ():
         cpu, memory = series.params["cpu_node"], series.params["memory_node"]
-        row(f"memory of NUMA node {memory} from node {cpu}", series, series.median)
-    if rows:
-        columns = ("data from", "cycles", "latency", "working set", "pages")
-        note = (
-            f"Cycles of the clock that was measured beside, {format_quantity(clocks[0], 'Hz', 3)}."
-            if clocks
-            else ""
-        )
-        yield Table(f"Latency by level{where}", columns, tuple(rows), note=note)
+        yield _Source(f"memory of NUMA node {memory} from node {cpu}", series)
 
 
-def _loaded(report: Report, found: Sequence[Repeats], where: str) -> Iterator[Figure]:
+def _levels(repeats: Sequence[Repeats], where: str) -> Iterator[Table]:
+    """Table 3.1: cycles and time of each level, of a line of another core, of another node's memory."""
+    clock = next((series.median for series in _of(repeats, "clock", "clock")), None)
+
+    def cycles(source: _Source) -> Cell:
+        return number(None if clock is None else source.series.median * clock, ".3g")
+
+    columns: list[Column[_Source]] = [
+        Column("data from", lambda source: Cell(source.name, [source.series.ident])),
+        Column("cycles", cycles),
+        Column("latency", lambda source: quantity(source.series.median, "s", [source.series.ident])),
+        Column("working set", lambda source: size_cell(source.series.first.size or None)),
+        Column("pages", lambda source: source.series.first.params.get("pages", "")),
+    ]
+    note = (
+        ""
+        if clock is None
+        else f"Cycles of the clock that was measured beside, {format_quantity(clock, 'Hz', 3)}."
+    )
+    if sources := list(_sources(repeats)):
+        yield Table.of(f"Latency by level{where}", sources, columns, note=note)
+
+
+class _LoadedPoint(NamedTuple):
+    """Latency (the median of `series`) while others stream. rate: of their streams, in B/s."""
+
+    rate: float
+    series: Repeats
+
+    @property
+    def seconds(self) -> float:
+        """Of one load."""
+        return self.series.median
+
+
+_LOADED_COLUMNS: Final[Sequence[Column[_LoadedPoint]]] = (
+    Column("streams", lambda point: Cell(_pause_text(point.series), sort=_pause(point.series))),
+    Column("bandwidth", lambda point: quantity(point.rate, "B/s")),
+    Column("latency", lambda point: quantity(point.seconds, "s", [point.series.ident])),
+)
+
+
+def _loaded(report: Report, repeats: Sequence[Repeats], where: str) -> Iterator[Figure]:
     """The curve of latency over the bandwidth of the streams, from no streams to streams without a pause."""
-    streams = {series.params["delay_ns"]: series for series in _of(found, "loaded", "bandwidth")}
+    streams = {series.params["delay_ns"]: series for series in _of(repeats, "loaded", "bandwidth")}
     points = []
-    for series in _of(found, "loaded"):
+    for series in _of(repeats, "loaded"):
         delay = series.params["delay_ns"]
         if delay == _IDLE or delay in streams:
-            points.append((0.0 if delay == _IDLE else streams[delay].median, series.median, series))
+            points.append(_LoadedPoint(0.0 if delay == _IDLE else streams[delay].median, series))
     if len(points) < 2:
         return
-    points.sort(key=lambda point: -_pause(point[2]))
+    points.sort(key=lambda point: -_pause(point.series))
     marks = tuple(
-        Mark(rate, seconds, f"{format_quantity(seconds, 's', 3)}\n{_pause_text(series)}", series.ident)
-        for rate, seconds, series in points
-    )
+        Mark(
+            point.rate, point.seconds,
+            f"{format_quantity(point.seconds, 's', 3)}\n{_pause_text(point.series)}", point.series.ident,
+        )
+        for point in points
+    )  # fmt: skip
     chart = Chart(
         report.ident(), f"Loaded latency of memory{where}", f"{_LOADED} The table below has the numbers.",
-        quantity_axis("Bandwidth of the streams", [rate for rate, *_ in points], "B/s", log=False),
-        quantity_axis("Latency", [0.0, *(seconds for _, seconds, _ in points)], "s", log=False),
+        quantity_axis("Bandwidth of the streams", [point.rate for point in points], "B/s", log=False),
+        quantity_axis("Latency", [0.0, *(point.seconds for point in points)], "s", log=False),
         (Trace("loads", "blue", (tuple((mark.x, mark.y) for mark in marks),), marks=marks),),
     )  # fmt: skip
-    rows = tuple(
-        (
-            Cell(_pause_text(series), sort=_pause(series)),
-            quantity(rate, "B/s"),
-            quantity(seconds, "s", [series.ident]),
-        )
-        for rate, seconds, series in points
-    )
-    table = Table(f"Numbers: loaded latency{where}", ("streams", "bandwidth", "latency"), rows, folded=True)
+    table = Table.of(f"Numbers: loaded latency{where}", points, _LOADED_COLUMNS, folded=True)
     yield chart_figure(chart, _LOADED, _LOADED_READING, table)
 
 
@@ -151,11 +178,11 @@ def _pause_text(series: Repeats) -> str:
     return "none" if delay == _IDLE else f"a pause of {delay} ns after each 4 KiB"
 
 
-def _cores(report: Report, found: Sequence[Repeats], where: str) -> Iterator[Figure]:
+def _cores(report: Report, repeats: Sequence[Repeats], where: str) -> Iterator[Figure]:
     """The matrix of pairs of CPUs; of two CPUs the table by level says it all."""
     times: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
     relations: dict[tuple[int, int], Repeats] = {}
-    for series in _of(found, "core_to_core"):
+    for series in _of(repeats, "core_to_core"):
         for record in series.usable:
             one, other = map(int, record.params["thread_cpus"].split(","))
             times[one, other].append(record.value or 0.0)
@@ -164,7 +191,7 @@ def _cores(report: Report, found: Sequence[Repeats], where: str) -> Iterator[Fig
     if len(cpus) < 3:
         return
     place = {cpu: number for number, cpu in enumerate(cpus)}
-    medians: Mapping[tuple[int, int], float] = {pair: median(each) for pair, each in times.items()}
+    medians: Mapping[tuple[int, int], float] = {pair: median(seconds) for pair, seconds in times.items()}
     cells = []
     for (one, other), seconds in medians.items():
         series = relations[one, other]
@@ -179,57 +206,84 @@ def _cores(report: Report, found: Sequence[Repeats], where: str) -> Iterator[Fig
         names, names, tuple(cells), "CPU", "CPU", filled=True, side=24.0,
         scale=linear_scale(medians.values(), "s"),
     )  # fmt: skip
-    slowest = sorted(medians.items(), key=lambda item: -item[1])
-    rows = tuple(
-        (number(one, "d"), number(other, "d"), Cell(_RELATIONS[relations[one, other].params["relation"]]),
-         quantity(seconds, "s", [relations[one, other].ident]))
-        for (one, other), seconds in slowest
-    )  # fmt: skip
-    table = Table(
-        f"Numbers: core-to-core latency{where}", ("CPU", "CPU", "related by", "one way"), rows, folded=True
-    )
+    columns: list[Column[tuple[int, int]]] = [
+        Column("CPU", lambda pair: number(pair[0], "d")),
+        Column("CPU", lambda pair: number(pair[1], "d")),
+        Column("related by", lambda pair: _RELATIONS[relations[pair].params["relation"]]),
+        Column("one way", lambda pair: quantity(medians[pair], "s", [relations[pair].ident])),
+    ]
+    slowest = sorted(medians, key=lambda pair: -medians[pair])
+    table = Table.of(f"Numbers: core-to-core latency{where}", slowest, columns, folded=True)
     yield amounts_figure(grid, _CORES, _CORES_READING, "time of one way", table)
 
 
-def _access(found: Sequence[Repeats], where: str) -> Iterator[Table]:
-    """Each way of access beside the one that is as it should be."""
-    rows = []
+class _Compared(NamedTuple):
+    """A way of access, and the one beside it that is as it should be."""
 
-    def against(what: str, good: str, bad: Repeats | None, best: Repeats | None) -> None:
-        if bad is None or best is None or not bad.median or not best.median:
-            return
-        unit = bad.first.unit
-        ratio = best.median / bad.median if unit == "B/s" else bad.median / best.median
-        rows.append((
-            Cell(what), quantity(bad.median, unit, [bad.ident]), Cell(good),
-            quantity(best.median, unit, [best.ident]), number(ratio, ".3g"),
-        ))  # fmt: skip
+    access: str
+    series: Repeats
+    instead: str
+    better: Repeats
+
+    @property
+    def gain(self) -> float:
+        """How many times as good the other is."""
+        own, other = self.series.median, self.better.median
+        return other / own if self.series.first.unit == "B/s" else own / other
+
+
+_ACCESS_COLUMNS: Final[Sequence[Column[_Compared]]] = (
+    Column("access", lambda compared: compared.access),
+    Column("median", lambda compared: _median(compared.series)),
+    Column("instead", lambda compared: compared.instead),
+    Column("median", lambda compared: _median(compared.better)),
+    Column("times as good", lambda compared: number(compared.gain, ".3g")),
+)
+
+
+def _median(series: Repeats) -> Cell:
+    return quantity(series.median, series.first.unit, [series.ident])
+
+
+def _access(repeats: Sequence[Repeats], where: str) -> Iterator[Table]:
+    """Ways of access beside better ones, as far as both were measured."""
+    compared = [
+        _Compared(access, series, instead, better)
+        for access, series, instead, better in _ways(repeats)
+        if series and better and series.median and better.median
+    ]
+    if compared:
+        yield Table.of(f"What ways of access cost{where}", compared, _ACCESS_COLUMNS)
+
+
+def _ways(repeats: Sequence[Repeats]) -> Iterator[tuple[str, Repeats | None, str, Repeats | None]]:
+    """(way of access, its series, the better way, its series), None for what was not measured."""
 
     def one(case: str, metric: str = "latency", **params: str) -> Repeats | None:
-        return next(
-            (each for each in _of(found, case, metric) if params.items() <= each.params.items()), None
-        )
+        measured = _of(repeats, case, metric)
+        return next((series for series in measured if params.items() <= series.params.items()), None)
 
     for relation, words in _RELATIONS.items():
         for increment in ("plain", "atomic"):
-            by_lines = [one("sharing", relation=relation, increment=increment, lines=lines) for lines in "12"]
-            against(f"{increment} counters on one line, {words}", "on two lines", *by_lines)
+            shared, apart = (
+                one("sharing", relation=relation, increment=increment, lines=lines) for lines in "12"
+            )
+            yield f"{increment} counters on one line, {words}", shared, "on two lines", apart
     for load in ("in-line", "line-crossing", "page-crossing"):
         words = "not aligned, within a line" if load == "in-line" else load.replace("-crossing", " crossed")
-        against(f"load: {words}", "aligned", one("align", load=load), one("align", load="aligned"))
+        yield f"load: {words}", one("align", load=load), "aligned", one("align", load="aligned")
     for access in ("read", "write"):
         in_a_row = one("stride", "bandwidth", access=access, stride="8")
-        for series in _of(found, "stride", "bandwidth"):
+        for series in _of(repeats, "stride", "bandwidth"):
             stride = series.params["stride"]
             if series.params["access"] == access and stride != "8":
                 words = "in random order" if stride == "random" else f"every {stride} B"
-                against(f"{access} words {words}", "in a row", series, in_a_row)
-    against(
-        "memory first touched by one thread", "by each",
-        one("touch", "bandwidth", touched_by="one"), one("touch", "bandwidth", touched_by="each"),
+                yield f"{access} words {words}", series, "in a row", in_a_row
+    yield (
+        "memory first touched by one thread", one("touch", "bandwidth", touched_by="one"),
+        "by each", one("touch", "bandwidth", touched_by="each"),
     )  # fmt: skip
-    against("matrix product, down columns (ijk)", "along rows (ikj)",
-            one("product", "time", loops="ijk"), one("product", "time", loops="ikj"))  # fmt: skip
-    if rows:
-        columns = ("access", "median", "instead", "median", "times as good")
-        yield Table(f"What ways of access cost{where}", columns, tuple(rows))
+    yield (
+        "matrix product, down columns (ijk)", one("product", "time", loops="ijk"),
+        "along rows (ikj)", one("product", "time", loops="ikj"),
+    )  # fmt: skip

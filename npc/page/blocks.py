@@ -37,6 +37,7 @@ _DIGITS: Final = 4
 LONG: Final = 16
 #: What a row of a table is about.
 Subject = TypeVar("Subject")
+Other = TypeVar("Other")
 
 
 class Sample(NamedTuple):
@@ -90,6 +91,10 @@ class Column(Generic[Subject]):
         """The cell in the row of a subject."""
         value = self.get(subject)
         return Cell(value) if isinstance(value, str) else value
+
+    def of(self, part: Callable[[Other], Subject]) -> Column[Other]:
+        """The column of a table whose rows are about something of which the subject is a part."""
+        return Column(self.name, lambda whole: self.get(part(whole)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from npc.figures.chart import Grid, log_scale
 from npc.figures.chart import HeatCell as GridCell
 from npc.page.blocks import (
+    LONG,
     Block,
     Cell,
+    Column,
     Table,
     amounts_figure,
     count,
@@ -23,18 +25,17 @@ from npc.records.units import format_quantity, plural
 from npc.report.observed import Observed
 from npc.report.runs import Report
 
-#: Names of a probe; rows of a picture; of ranks.
+#: Names of a probe; rows of a picture.
 _MOST_NAMES: Final = 24
 _MOST_ROWS: Final = 64
-_MOST_RANKS: Final = 512
+#: Rows of the table of names by rank.
+_MOST_ROWS_BY_RANK: Final = 2048
 #: Most names with which a picture has a row for each rank.
 _FEW: Final = 3
 _HISTOGRAM = (
     "rows are {rows}, columns how long one took, from the time that stands above to twice that; darker is "
     "more often, on a logarithmic scale. Two dark places in a row are two kinds of events."
 )
-#: What is told of events; time: of all threads of a rank.
-_NUMBERS: Final = ("events", "time", "mean", "99 % below", "bytes")
 
 
 def probe_blocks(
@@ -45,58 +46,80 @@ def probe_blocks(
     for node_row in node_rows:
         by_name[node_row.row.name].append(node_row)
     ordered = sorted(by_name.items(), key=lambda entry: Events.of(entry[1]).weight, reverse=True)
-    left = f"{len(ordered) - _MOST_NAMES} more are in the observation." if len(ordered) > _MOST_NAMES else ""
-    rows = tuple(_row(name, rows_of_name, launch) for name, rows_of_name in ordered[:_MOST_NAMES])
-    names = (what.partition(":")[0], *_NUMBERS, "rank with most", "its part")
-    table = Table(f"Numbers: {what}", names, rows, note=left).filled()
-    each_rank = _each_rank(what, node_rows, launch)
+    table = _by_name(what, ordered, launch)
+    by_rank = _by_rank(what, node_rows)
     grid = _histogram(report, launch, what, ordered)
     if grid:
         reading = _HISTOGRAM.format(rows="ranks" if grid.groups else "names, those that took longest first")
         described = replace(grid, text=f"{grid.text} The table below has the numbers.")
-        yield amounts_figure(described, grid.text, reading, "events", table, each_rank)
+        yield amounts_figure(described, grid.text, reading, "events", table, by_rank)
     else:
         yield table
-        yield each_rank
+        yield by_rank
 
 
-def _row(name: str, rows: Sequence[NodeRow], launch: Observed) -> tuple[Cell, ...]:
-    most = max(rows, key=lambda row: Events.of([row]).weight)
-    whole, own = Events.of(rows), Events.of([most])
-    part = own.seconds / whole.seconds if whole.seconds else own.events / (whole.events or 1)
-    of = Cell("the node's") if most.row.rank < 0 else Cell(f"rank {most.row.rank}", sort=most.row.rank)
-    return (Cell(name, (launch.ident,)), *_numbers(rows), of, percent(part))
+class _Counted(NamedTuple):
+    """What a probe counted under one name: of all ranks and nodes together, and its row with most."""
+
+    name: str
+    whole: Events
+    most: NodeRow
+
+    @property
+    def part(self) -> float:
+        """The share of the row with most: of the time, or of the events where none has a time."""
+        most, whole = Events.of([self.most]), self.whole
+        return most.seconds / whole.seconds if whole.seconds else most.events / (whole.events or 1)
 
 
-def _numbers(rows: Sequence[NodeRow]) -> Iterator[Cell]:
-    """Events, time, mean, 99th percentile and bytes."""
-    events = Events.of(rows)
-    yield count(events.events)
-    times = (
-        (events.seconds, events.seconds / events.timed, events.percentile_99) if events.timed else (None,) * 3
-    )
-    for seconds in times:
-        yield quantity(seconds, "s")
-    yield quantity(events.bytes or None, "B")
+def _by_name(what: str, ordered: Sequence[tuple[str, Sequence[NodeRow]]], launch: Observed) -> Table:
+    counted = [
+        _Counted(name, Events.of(rows), max(rows, key=lambda row: Events.of([row]).weight))
+        for name, rows in ordered
+    ]
+    columns: list[Column[_Counted]] = [
+        Column(what.partition(":")[0], lambda of_name: Cell(of_name.name, (launch.ident,))),
+        *(column.of(lambda of_name: of_name.whole) for column in _NUMBERS),
+        Column("rank with most", lambda of_name: _rank(of_name.most)),
+        Column("its part", lambda of_name: percent(of_name.part)),
+    ]
+    return Table.of(
+        f"Numbers: {what}", counted, columns, most=_MOST_NAMES, rest="{} more are in the observation."
+    ).filled()
 
 
-def _each_rank(what: str, node_rows: Sequence[NodeRow], launch: Observed) -> Table:
-    ordered = sorted(
-        node_rows, key=lambda node_row: (node_row.row.rank, -node_row.seconds, -node_row.row.events)
-    )
-    rows = tuple(
-        (
-            Cell(
-                "the node's" if node_row.row.rank < 0 else f"rank {node_row.row.rank}", sort=node_row.row.rank
-            ),
-            Cell(node_row.node.host),
-            Cell(node_row.row.name),
-            *_numbers([node_row]),
-        )
-        for node_row in ordered[: 4 * _MOST_RANKS]
-    )
-    names = ("rank", "on", "name", *_NUMBERS)
-    return Table(f"Numbers: {what}, rank by rank", names, rows, folded=True, filtered=len(rows) > 16).filled()
+def _by_rank(what: str, node_rows: Sequence[NodeRow]) -> Table:
+    ordered = sorted(node_rows, key=lambda row: (row.row.rank, -row.seconds, -row.row.events))
+    columns: list[Column[NodeRow]] = [
+        Column("rank", lambda row: _rank(row)._replace(sort=row.row.rank)),
+        Column("on", lambda row: row.node.host),
+        Column("name", lambda row: row.row.name),
+        *(column.of(lambda row: Events.of([row])) for column in _NUMBERS),
+    ]
+    return Table.of(
+        f"Numbers: {what}, rank by rank", ordered, columns, folded=True, filtered=len(ordered) > LONG,
+        most=_MOST_ROWS_BY_RANK,
+    ).filled()  # fmt: skip
+
+
+def _rank(row: NodeRow) -> Cell:
+    rank = row.row.rank
+    return Cell("the node's") if rank < 0 else Cell(f"rank {rank}", sort=rank)
+
+
+def _time(events: Events, seconds: float) -> Cell:
+    """A time of events; empty where none has one."""
+    return quantity(seconds if events.timed else None, "s")
+
+
+#: What is told of events; times are of all threads of a rank.
+_NUMBERS: Final[Sequence[Column[Events]]] = (
+    Column("events", lambda events: count(events.events)),
+    Column("time", lambda events: _time(events, events.seconds)),
+    Column("mean", lambda events: _time(events, events.seconds / (events.timed or 1))),
+    Column("99 % below", lambda events: _time(events, events.percentile_99)),
+    Column("bytes", lambda events: quantity(events.bytes or None, "B")),
+)
 
 
 def _histogram(

@@ -8,6 +8,7 @@ from typing import Final
 
 from npc.observe.probes.probe_blocks import probe_blocks
 from npc.page.blocks import (
+    LONG,
     Block,
     Cell,
     Column,
@@ -17,7 +18,7 @@ from npc.page.blocks import (
     percent,
     quantity,
 )
-from npc.records.mpi_profile import Profile
+from npc.records.mpi_profile import Profile, Rank
 from npc.records.node_probes import NodeRow, Probes
 from npc.records.units import format_quantity, several
 from npc.report.observed import Observed, overhead_lines
@@ -113,32 +114,41 @@ def _ranks(launch: Observed, probes: Probes) -> Iterator[Block]:
     """What MPI and the probes say of each rank, side by side."""
     sums = {title: by_rank for title in _SUMS if (by_rank := _sum(probes, title))}
     profile = launch.profile
-    inside = {member.rank: member for member in profile.ranks}
+    inside = {rank.rank: rank for rank in profile.ranks}
     ranks = sorted({*inside, *(rank for by_rank in sums.values() for rank in by_rank)})
     if not sums or not ranks:
         return
     waited = profile.waits.by_rank if profile.waits else {}
     hosts = dict(profile.hosts) or _hosts(probes)
-    rows = []
-    for rank in ranks[:_MOST_RANKS]:
-        cells = [Cell(f"rank {rank}", sort=rank, kind="stamp"), Cell(hosts.get(rank, ""))]
-        if inside:
-            known = inside.get(rank)
-            cells += [
-                percent(known.mpi / known.seconds if known and known.seconds else 0.0),
-                *(quantity(seconds, "s", (launch.ident,)) for seconds in waited.get(rank, (0.0, 0.0))),
-            ]
-        for title, by_rank in sums.items():
-            value = by_rank.get(rank, 0.0)
-            events = _SUMS[title][2] == "events"
-            cells.append(count(round(value)) if events else quantity(value, "s", (launch.ident,)))
-        rows.append(tuple(cells))
-    names = ("rank", "on", *(("inside MPI", "waited", "others waited for it") if inside else ()), *sums)
-    left = len(ranks) - _MOST_RANKS
-    note = f"{_THREADS} {left} more ranks are in the observation." if left > 0 else _THREADS
-    yield Table(
-        "Each rank inside MPI and on its node", names, tuple(rows), filtered=len(rows) > 16, note=note
-    )
+
+    def seconds(value: float) -> Cell:
+        return quantity(value, "s", (launch.ident,))
+
+    def summed(title: str, by_rank: Mapping[int, float]) -> Column[int]:
+        if _SUMS[title][2] == "events":
+            return Column(title, lambda rank: count(round(by_rank.get(rank, 0.0))))
+        return Column(title, lambda rank: seconds(by_rank.get(rank, 0.0)))
+
+    columns: list[Column[int]] = [
+        Column("rank", lambda rank: Cell(f"rank {rank}", sort=rank, kind="stamp")),
+        Column("on", lambda rank: hosts.get(rank, "")),
+    ]
+    if inside:
+        columns += [
+            Column("inside MPI", lambda rank: percent(_inside_mpi(inside.get(rank)))),
+            Column("waited", lambda rank: seconds(waited.get(rank, (0.0, 0.0))[0])),
+            Column("others waited for it", lambda rank: seconds(waited.get(rank, (0.0, 0.0))[1])),
+        ]
+    columns += [summed(title, by_rank) for title, by_rank in sums.items()]
+    yield Table.of(
+        "Each rank inside MPI and on its node", ranks, columns, filtered=len(ranks) > LONG, note=_THREADS,
+        most=_MOST_RANKS, rest="{} more ranks are in the observation.",
+    )  # fmt: skip
+
+
+def _inside_mpi(rank: Rank | None) -> float:
+    """The share of its time that a rank is inside MPI; 0 where nothing is known of it."""
+    return rank.mpi / rank.seconds if rank and rank.seconds else 0.0
 
 
 def _hosts(probes: Probes) -> dict[int, str]:

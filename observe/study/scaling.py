@@ -12,6 +12,7 @@ from npc.page.blocks import (
     NOTHING,
     Block,
     Cell,
+    Column,
     Figure,
     Table,
     chart_figure,
@@ -145,7 +146,7 @@ def _trace(
 
 def _pop(run: Run) -> dict[tuple[str, str], tuple[float, str]]:
     """(condition, kind) → the median of an efficiency as npc observe saw it, and the id of its series."""
-    axes = {}
+    medians = {}
     for series in run.series:
         params = series.first.params
         summary = series.summary
@@ -153,8 +154,8 @@ def _pop(run: Run) -> dict[tuple[str, str], tuple[float, str]]:
             series.first.case == OBSERVED and series.first.metric == "efficiency" and "region" not in params
         )
         if wanted and summary and params.get("kind") in _POP and "condition" in params:
-            axes[params["condition"], params["kind"]] = summary.median, series.ident
-    return axes
+            medians[params["condition"], params["kind"]] = summary.median, series.ident
+    return medians
 
 
 def _pop_traces(run: Run, points: Sequence[ScalingPoint]) -> list[Trace]:
@@ -172,16 +173,18 @@ def _pop_traces(run: Run, points: Sequence[ScalingPoint]) -> list[Trace]:
 
 
 def _times(run: Run, study: Study, points: Sequence[ScalingPoint], first: ScalingPoint) -> Table:
-    rows = tuple(
-        (
-            Cell(point.condition.name), count(point.cpus),
-            quantity(point.seconds, "s", times_of(run, point.condition.name)), spread(point.low, point.high),
-            Cell(f"× {first.seconds / point.seconds:.3g}", sort=first.seconds / point.seconds, kind="number"),
-        )
-        for point in points
-    )  # fmt: skip
-    names = ("condition", "CPUs", "median", "95 % interval", "faster by")
-    return Table(f"Numbers: times of {study.program}", names, rows, folded=True)
+    columns: list[Column[ScalingPoint]] = [
+        Column("condition", lambda point: point.condition.name),
+        Column("CPUs", lambda point: count(point.cpus)),
+        Column("median", lambda point: quantity(point.seconds, "s", times_of(run, point.condition.name))),
+        Column("95 % interval", lambda point: spread(point.low, point.high)),
+        Column("faster by", lambda point: _speedup(first.seconds / point.seconds)),
+    ]
+    return Table.of(f"Numbers: times of {study.program}", points, columns, folded=True)
+
+
+def _speedup(times: float) -> Cell:
+    return Cell(f"× {times:.3g}", sort=times, kind="number")
 
 
 def spread(low: float | None, high: float | None) -> Cell:
@@ -193,13 +196,19 @@ def spread(low: float | None, high: float | None) -> Cell:
 
 def _efficiencies(run: Run, study: Study, points: Sequence[ScalingPoint], first: ScalingPoint) -> Table:
     pop = _pop(run)
-    rows = []
-    for point in points:
-        known = [pop.get((point.condition.name, kind)) for kind in _POP]
-        rows.append((
-            Cell(point.condition.name), count(point.cpus), percent(_efficiency(point, first)),
-            *(percent(share[0])._replace(records=(share[1],)) if share else NOTHING for share in known),
-        ))  # fmt: skip
-    names = ("condition", "CPUs", "efficiency", *(f"POP: {kind}" for kind in _POP))
+
+    def observed(kind: str) -> Column[ScalingPoint]:
+        def cell(point: ScalingPoint) -> Cell:
+            share, ident = pop.get((point.condition.name, kind), (None, ""))
+            return NOTHING if share is None else percent(share)._replace(records=(ident,))
+
+        return Column(f"POP: {kind}", cell)
+
+    columns: list[Column[ScalingPoint]] = [
+        Column("condition", lambda point: point.condition.name),
+        Column("CPUs", lambda point: count(point.cpus)),
+        Column("efficiency", lambda point: percent(_efficiency(point, first))),
+        *map(observed, _POP),
+    ]
     note = f"Against {first.condition.name}. POP: parallel = load balance × communication."
-    return Table(f"Numbers: efficiencies of {study.program}", names, tuple(rows), note=note)
+    return Table.of(f"Numbers: efficiencies of {study.program}", points, columns, note=note)

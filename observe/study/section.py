@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from npc.figures.chart import (
     Axis,
@@ -15,9 +15,19 @@ from npc.figures.chart import (
     Trace,
     linear_ticks,
 )
-from npc.observe.study.records import Expectation, Placement, ProgramModel, Study, read_study
+from npc.observe.study.records import (
+    Condition,
+    Expectation,
+    Placement,
+    ProgramModel,
+    ProgramRun,
+    Share,
+    Study,
+    read_study,
+)
 from npc.observe.study.scaling import scaling, spread, times_of
 from npc.page.blocks import (
+    LONG,
     Block,
     Cell,
     Column,
@@ -128,31 +138,53 @@ def _interval(low: float | None, high: float | None, form: str) -> Cell:
     return Cell(text, kind="number")
 
 
+class _RunsOf(NamedTuple):
+    """The runs of a condition. times: of those that have one, in seconds."""
+
+    condition: Condition
+    runs: Sequence[ProgramRun]
+    times: Sequence[float]
+
+
 def _conditions(run: Run, study: Study) -> Table:
     """Every condition with what came of it."""
-    rates = list(dict.fromkeys(name for run in study.ran for name in run.rates))
-    rows = []
-    for condition in study.conditions:
-        ran = [one for one in study.ran if one.condition == condition.name]
-        seconds = study.seconds(condition.name)
-        low, high = summarise(seconds)[2:4] if seconds else (None, None)
-        reasons = "; ".join(dict.fromkeys(one.status for one in ran if one.seconds is None))
-        measured = [[one.rates[name] for one in ran if name in one.rates] for name in rates]
-        rows.append((
-            Cell(condition.name), *map(count, (condition.nodes, condition.ranks, condition.threads)),
-            Cell(condition.binding or "usual"),
-            Cell(f"{len(seconds)} of {len(ran)}", sort=len(seconds)),
-            quantity(median(seconds) if seconds else None, "s", times_of(run, condition.name)),
-            spread(low, high) if seconds else Cell(""),
-            *(quantity(median(values) if values else None, _RATE_UNITS.get(name, "1"))
-              for name, values in zip(rates, measured, strict=True)),
-            Cell(reasons),
-        ))  # fmt: skip
-    names = (
-        "condition", "nodes", "ranks", "threads", "binding", "runs", "median", "95 % interval",
-        *(f"{name} gave" for name in rates), "why not",
-    )  # fmt: skip
-    return Table("Conditions", names, tuple(rows), filtered=len(rows) > 16)
+
+    def runs_of_one(condition: Condition) -> _RunsOf:
+        runs = [ran for ran in study.ran if ran.condition == condition.name]
+        return _RunsOf(condition, runs, study.seconds(condition.name))
+
+    def middle(row: _RunsOf) -> Cell:
+        seconds = median(row.times) if row.times else None
+        return quantity(seconds, "s", times_of(run, row.condition.name))
+
+    columns: list[Column[_RunsOf]] = [
+        Column("condition", lambda row: row.condition.name),
+        Column("nodes", lambda row: count(row.condition.nodes)),
+        Column("ranks", lambda row: count(row.condition.ranks)),
+        Column("threads", lambda row: count(row.condition.threads)),
+        Column("binding", lambda row: row.condition.binding or "usual"),
+        Column("runs", lambda row: Cell(f"{len(row.times)} of {len(row.runs)}", sort=len(row.times))),
+        Column("median", middle),
+        Column("95 % interval", lambda row: spread(*summarise(row.times)[2:4]) if row.times else ""),
+        *(_rate(name) for name in dict.fromkeys(name for ran in study.ran for name in ran.rates)),
+        Column("why not", _why_not),
+    ]
+    rows = map(runs_of_one, study.conditions)
+    return Table.of("Conditions", rows, columns, filtered=len(study.conditions) > LONG)
+
+
+def _rate(name: str) -> Column[_RunsOf]:
+    """The median of what the runs of a condition got of a resource."""
+
+    def rate(row: _RunsOf) -> Cell:
+        rates = [ran.rates[name] for ran in row.runs if name in ran.rates]
+        return quantity(median(rates) if rates else None, _RATE_UNITS.get(name, "1"))
+
+    return Column(f"{name} gave", rate)
+
+
+def _why_not(row: _RunsOf) -> str:
+    return "; ".join(dict.fromkeys(ran.status for ran in row.runs if ran.seconds is None))
 
 
 # --- the model ---------------------------------------------------------------------------------------------
@@ -165,16 +197,13 @@ def _model(report: Report, study: Study, model: ProgramModel) -> Iterator[Block]
     lack = "" if model.lack_of_fit is None else f" (lack of fit: p = {model.lack_of_fit:.2g})"
     together = f"intervals hold together with {model.coverage:.0%}"
     shows = f"Of {format_quantity(model.seconds, 's', 4)} of {model.reference}: {together}; {verdict}{lack}."
-    rows = tuple(
-        (
-            Cell(_SHARES[share.name]),
-            Cell("unknown", sort="", kind="number") if share.value is None else percent(share.value),
-            _interval(share.low, share.high, ".1%"),
-            Cell(share.reason),
-        )
-        for share in model.shares
-    )  # fmt: skip
-    table = Table("Numbers: parts of the time", ("of", "share", "interval", "why"), rows)
+    columns: list[Column[Share]] = [
+        Column("of", lambda share: _SHARES[share.name]),
+        Column("share", _share),
+        Column("interval", lambda share: _interval(share.low, share.high, ".1%")),
+        Column("why", lambda share: share.reason),
+    ]
+    table = Table.of("Numbers: parts of the time", model.shares, columns)
     if known:
         yield chart_figure(
             _shares_chart(report, study, model), shows,
@@ -193,9 +222,16 @@ def _model(report: Report, study: Study, model: ProgramModel) -> Iterator[Block]
     if lines:
         yield Listing("About this model", tuple(map(Cell, lines)))
     if model.held_out:
-        checked = tuple((Cell(name), number(ratio, ".3f")) for name, ratio in model.held_out.items())
-        names = ("condition left out", "measured / predicted without it")
-        yield Table("How well it predicts what it has not seen", names, checked, folded=True)
+        checks: list[Column[tuple[str, float]]] = [
+            Column("condition left out", lambda held_out: held_out[0]),
+            Column("measured / predicted without it", lambda held_out: number(held_out[1], ".3f")),
+        ]
+        title = "How well it predicts what it has not seen"
+        yield Table.of(title, model.held_out.items(), checks, folded=True)
+
+
+def _share(share: Share) -> Cell:
+    return Cell("unknown", sort="", kind="number") if share.value is None else percent(share.value)
 
 
 def _shares_chart(report: Report, study: Study, model: ProgramModel) -> Chart:

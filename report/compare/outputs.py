@@ -14,22 +14,22 @@ from typing import Final, TypeVar
 import click
 
 from npc.columns import columns, sentences
+from npc.page.blocks import NOTHING, Cell, Column, Table
 from npc.records.units import format_quantity, format_size, plural
 from npc.report.compare.difference import ENOUGH_RUNS, LEAST_FREEDOM
-from npc.report.compare.pairs import FALSE_DISCOVERY, Comparison, Pair
+from npc.report.compare.environments import EnvironmentDifference
+from npc.report.compare.pairs import FALSE_DISCOVERY, ComparedSide, Comparison, Pair
 from npc.terminal import styled
 
 T = TypeVar("T")
-Row = tuple[str, ...]
 
 SCHEMA: Final = 2
 _DIGITS: Final = 3
 #: What a comparison has of A and of B.
 _OF_SIDES: Final = ("runs", "unused", "disturbed", "drift", "earlier")
 _COLOURS: Final = {"worse": "red", "better": "green", "different": "yellow"}
-_HEADER: Final = (
-    "verdict", "test", "size", "A", "B", "B/A", "95 % interval", "n", "why",
-)  # fmt: skip
+#: Classes of the style sheet.
+_KINDS: Final = {"worse": "bad", "better": "good", "different": "note"}
 CSV_COLUMNS: Final = (
     "a", "b", "verdict", "test", "metric", "unit", "size", "nodes", "params", "median_a", "median_b", "ratio",
     "low", "high", "p", "adjusted", "launches_a", "launches_b", "runs_a", "runs_b", "reason",
@@ -67,29 +67,27 @@ def to_csv(comparisons: Sequence[Comparison]) -> str:
     for comparison in comparisons:
         for pair in comparison.pairs:
             row = asdict(pair) | {"a": comparison.a, "b": comparison.b, "params": json.dumps(pair.params)}
-            for side, half in (("a", pair.a), ("b", pair.b)):
-                if half is not None:
-                    row |= {f"{name}_{side}": value for name, value in asdict(half).items()}
+            for letter, side in (("a", pair.a), ("b", pair.b)):
+                if side is not None:
+                    row |= {f"{name}_{letter}": value for name, value in asdict(side).items()}
             writer.writerow({name: "" if row.get(name) is None else row[name] for name in CSV_COLUMNS})
     return stream.getvalue()
 
 
 def to_markdown(comparison: Comparison, everything: bool) -> str:
     """For an issue, a wiki, a mail."""
-    pairs, facts = (
-        _markdown_table(header, rows) for header, rows in (_pairs(comparison, everything), _facts(comparison))
-    )
     parts = (
         f"### {comparison.b} against {comparison.a}",
         headline(comparison),
-        pairs,
+        _markdown_table(_pairs(comparison, everything)),
         "\n".join(f"- {line}" for line in remarks(comparison, everything)),
-        facts,
+        _markdown_table(_facts(comparison)),
     )
     return "\n\n".join(filter(None, parts))
 
 
-def _markdown_table(header: Row, rows: Sequence[Row]) -> str:
+def _markdown_table(table: Table) -> str:
+    header, *rows = table.texts()
     lines = [header, ["---"] * len(header), *rows] if rows else []
     cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
@@ -98,72 +96,89 @@ def _markdown_table(header: Row, rows: Sequence[Row]) -> str:
 def show(comparison: Comparison, everything: bool) -> None:
     """For the terminal."""
     click.echo(sentences(headline(comparison)))
-    _print_table(*_pairs(comparison, everything))
+    _print_table(_pairs(comparison, everything))
     for line in remarks(comparison, everything):
         click.echo(sentences(line))
-    _print_table(*_facts(comparison))
+    _print_table(_facts(comparison))
 
 
-def _print_table(header: Row, rows: Sequence[Row]) -> None:
-    if not rows:
+def _print_table(table: Table) -> None:
+    if not table.rows:
         return
-    numbers = {at for at, title in enumerate(header) if title in _HEADER[2:-1]}
-    heading, *lines = columns([header, *rows], keep_empty=False, right=numbers)
+    numbers = {place for place, cells in enumerate(zip(*table.rows, strict=True)) if _are_numbers(cells)}
+    heading, *lines = columns(table.texts(), keep_empty=False, right=numbers)
     click.echo(styled(f"\n{heading}", bold=True))
-    for row, line in zip(rows, lines, strict=True):
-        click.echo(styled(line, fg=_COLOURS.get(row[0])))
+    for row, line in zip(table.rows, lines, strict=True):
+        click.echo(styled(line, fg=_COLOURS.get(row[0].text)))
     click.echo()
 
 
-def _facts(comparison: Comparison) -> tuple[Row, list[Row]]:
+def _are_numbers(cells: Sequence[Cell]) -> bool:
+    return all("number" in cell.kind for cell in cells)
+
+
+def _facts(comparison: Comparison) -> Table:
     """What the environments differ in."""
-    header = ("environments differ in", f"A = {comparison.a}", f"B = {comparison.b}")
-    facts = comparison.environment or ()
-    return header, [(fact.what, " | ".join(fact.a), " | ".join(fact.b)) for fact in facts]
+    facts: list[Column[EnvironmentDifference]] = [
+        Column("environments differ in", lambda fact: fact.what),
+        Column(f"A = {comparison.a}", lambda fact: " | ".join(fact.a)),
+        Column(f"B = {comparison.b}", lambda fact: " | ".join(fact.b)),
+    ]
+    return Table.of("", comparison.environment or (), facts)
 
 
-def _pairs(comparison: Comparison, everything: bool) -> tuple[Row, list[Row]]:
+def _pairs(comparison: Comparison, everything: bool) -> Table:
     """The pairs worth showing."""
     chosen = comparison.of("better", "worse", "different")
     rest = comparison.of("same", "not comparable") if everything else []
-    return _HEADER, [cells(pair) for pair in (*chosen, *rest)]
+    return Table.of("", (*chosen, *rest), COLUMNS)
 
 
-def cells(pair: Pair) -> Row:
-    """The row of a pair, for people."""
+def pair_columns(a: Column[Pair], b: Column[Pair], *, ratio: str, launches: str) -> list[Column[Pair]]:
+    """What is told of a pair, on terminal and page. a, b: the columns of the sides' medians. ratio, launches:
+    what these columns are called."""
+    return [
+        Column("verdict", lambda pair: Cell(pair.verdict, kind=_KINDS.get(pair.verdict, ""))),
+        Column("test", _test),
+        Column("size", lambda pair: Cell(_sizes(pair), sort=pair.size or 0, kind="number")),
+        a,
+        b,
+        Column(ratio, lambda pair: Cell(_ratio(pair.ratio), sort=pair.ratio or "", kind="number")),
+        Column("95 % interval", lambda pair: Cell(_interval(pair), kind="number")),
+        Column(launches, lambda pair: Cell(_launches(pair), kind="number")),
+        Column("why", lambda pair: pair.reason),
+    ]
+
+
+def _median(side: ComparedSide | None, unit: str) -> Cell:
+    return NOTHING if side is None else Cell(format_quantity(side.median, unit, _DIGITS), kind="number")
+
+
+def _test(pair: Pair) -> str:
+    """The test and its metric, with what else tells it from others."""
     of_test = [plural(pair.nodes, "node")] if pair.nodes != 1 else []
     of_test += [f"{name} {value}" for name, value in sorted(pair.params.items())]
-    return (
-        pair.verdict,
-        f"{pair.test} {pair.metric}" + (f" ({', '.join(of_test)})" if of_test else ""),
-        _sizes(pair),
-        *(
-            "" if half is None else format_quantity(half.median, pair.unit, _DIGITS)
-            for half in (pair.a, pair.b)
-        ),
-        "" if pair.ratio is None else _ratio(pair.ratio),
-        _interval(pair),
-        _launches(pair),
-        pair.reason,
-    )
+    return f"{pair.test} {pair.metric}" + (f" ({', '.join(of_test)})" if of_test else "")
 
 
 def _launches(pair: Pair) -> str:
     """How many, of A and of B, and how many disturbed ones were left out."""
-    halves = pair.a, pair.b
-    counts = "/".join("–" if half is None else str(half.launches) for half in halves)
-    left_out = "/".join("–" if half is None else str(half.disturbed) for half in halves)
-    return f"{counts}, {left_out} disturbed" if any(half and half.disturbed for half in halves) else counts
+    sides = pair.a, pair.b
+    counts = "/".join("–" if side is None else str(side.launches) for side in sides)
+    left_out = "/".join("–" if side is None else str(side.disturbed) for side in sides)
+    return f"{counts}, {left_out} disturbed" if any(side and side.disturbed for side in sides) else counts
 
 
 def _sizes(pair: Pair) -> str:
-    """The size, or those of the two halves where these differ."""
-    halves = [half.size for half in (pair.a, pair.b) if half]
-    sizes = halves if pair.size is None else [pair.size]
+    """The size, or those of the two sides where these differ."""
+    of_sides = [side.size for side in (pair.a, pair.b) if side]
+    sizes = of_sides if pair.size is None else [pair.size]
     return "/".join(format_size(size) for size in sizes if size is not None)
 
 
-def _ratio(ratio: float) -> str:
+def _ratio(ratio: float | None) -> str:
+    if ratio is None:
+        return ""
     return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.3g}"
 
 
@@ -171,16 +186,25 @@ def _interval(pair: Pair) -> str:
     return "" if pair.low is None or pair.high is None else f"[{_ratio(pair.low)}, {_ratio(pair.high)}]"
 
 
+#: Those of the terminal.
+COLUMNS: Final[Sequence[Column[Pair]]] = pair_columns(
+    Column("A", lambda pair: _median(pair.a, pair.unit)),
+    Column("B", lambda pair: _median(pair.b, pair.unit)),
+    ratio="B/A",
+    launches="n",
+)
+
+
 def headline(comparison: Comparison) -> str:
     """The comparison in a sentence."""
     counts = Counter((pair.verdict, pair.reason) for pair in comparison.pairs)
     words = []
     for verdict in ("worse", "better", "different", "same", "not comparable"):
-        of_verdict = {reason: number for (each, reason), number in counts.items() if each == verdict}
+        reasons = {reason: number for (name, reason), number in counts.items() if name == verdict}
         if verdict == "different":
-            words += [_differ(number, reason) for reason, number in of_verdict.items()]
-        elif of_verdict:
-            words.append(f"{sum(of_verdict.values())} {verdict}")
+            words += [_differ(number, reason) for reason, number in reasons.items()]
+        elif reasons:
+            words.append(f"{sum(reasons.values())} {verdict}")
     return f"B = {comparison.b} against A = {comparison.a}: {', '.join(words) or 'no series at all'}."
 
 

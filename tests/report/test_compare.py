@@ -31,7 +31,7 @@ from npc.report.compare.difference import (
     spread_of_runs,
 )
 from npc.report.compare.earlier import EarlierRuns
-from npc.report.compare.outputs import cells, headline, remarks
+from npc.report.compare.outputs import COLUMNS, headline, remarks
 from npc.report.compare.pairs import Choice, Pair, compare_sides
 from npc.report.compare.plots import sweeps_of
 from npc.report.compare.sides import NoSide, Side, read_side, split_side
@@ -60,6 +60,11 @@ def compared(a: Sequence[Record], b: Sequence[Record], **choice: object) -> tupl
     """The pairs of two runs of a machine whose runs are all alike, if nothing else is said."""
     chosen = Choice(**{"run_to_run": 0.0, **choice})  # type: ignore[arg-type]
     return compare_sides(side("A", a), side("B", b), chosen).pairs
+
+
+def cells(pair: Pair) -> list[str]:
+    """The row of a pair on a terminal."""
+    return [column.cell(pair).text for column in COLUMNS]
 
 
 # --- one pair -----------------------------------------------------------------------------------------

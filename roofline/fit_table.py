@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from npc.columns import columns
-from npc.page.blocks import Cell, Table
+from npc.page.blocks import Cell, Column, Table, number
 from npc.records.units import format_size, plural
-from npc.roofline.cross_validation import BURST
+from npc.roofline.cross_validation import BURST, ModelComparison
 from npc.roofline.fits import Fit, Fits
-from npc.roofline.measured_collectives import AlgorithmAgreement
+from npc.roofline.measured_collectives import Algorithm, AlgorithmAgreement
+from npc.roofline.models.estimate import Parameter
 from npc.roofline.prediction import PredictedTime, Range
 from npc.roofline.sweeps import SweepSource
 from npc.roofline.table import quantity_texts
@@ -21,6 +22,8 @@ from npc.validity.disturbance import remark
 BELIEVE: Final = "Which model to believe where, by the median error on sizes it was not shown"
 NEAREST: Final = "Measured collectives against each algorithm's prediction (npc model predict): median error"
 PROBABLY: Final = "The nearest is probably what the MPI library uses there."
+#: Units and names of parameters that stand as their inverses, too.
+_INVERTED: Final = {("s/B", name) for name in ("β", "G", "g")}
 NO_ARITHMETIC: Final = (
     "The arithmetic of all-reduce is not in it: --reduction names it, or records of STREAM's add."
 )
@@ -31,7 +34,7 @@ def format_fits(fits: Fits) -> str:
     parts: list[str] = []
     for fit in fits.fits:
         over = "messages" if fit.fitted.model == "LogfP" else "sizes"
-        table = Table("", ("", "value", "95 % interval", over, "meaning"), tuple(parameter_rows(fit)))
+        table = Table.of("", parameters_of([fit]), parameter_columns("", over))
         parts += [_heading(fit), *_lines(table), _quality(fit)]
     called, shared = _told_apart([each.source for each in fits.comparisons])
     for table in believed_tables(fits, called, shared):
@@ -58,15 +61,29 @@ def _lines(table: Table, once: int = 0) -> list[str]:
 
 def format_predictions(predicted: Iterable[PredictedTime], said: Sequence[str]) -> str:
     """A row for each prediction, and notes below."""
-    rows: list[tuple[str, ...]] = [("operation", "algorithm", "processes", "size", "time", "interval", "")]
-    for each in predicted:
-        notes = ["fastest"] if each.fastest else []
-        if each.beyond:
-            notes.append(f"extrapolated to {', '.join(format_size(size) for size in each.beyond[-1:])}")
-        text, interval = quantity_texts(each.time, "s", each.low, each.high)
-        size, note = format_size(each.size), ", ".join(notes)
-        rows.append((each.operation, each.algorithm, str(each.processes), size, text, interval, note))
-    return "\n".join([*columns(rows), "", *said])
+    table = Table.of("", predicted, _PREDICTION_COLUMNS)
+    return "\n".join([*columns(table.texts()), "", *said])
+
+
+def _time_texts(time: PredictedTime) -> tuple[str, str]:
+    return quantity_texts(time.time, "s", time.low, time.high)
+
+
+def _remark(time: PredictedTime) -> str:
+    """Whether it is the fastest algorithm's, and beyond which size the model was not measured."""
+    beyond = [f"extrapolated to {', '.join(map(format_size, time.beyond[-1:]))}"] if time.beyond else []
+    return ", ".join([*(["fastest"] if time.fastest else []), *beyond])
+
+
+_PREDICTION_COLUMNS: Final[Sequence[Column[PredictedTime]]] = (
+    Column("operation", lambda time: time.operation),
+    Column("algorithm", lambda time: time.algorithm),
+    Column("processes", lambda time: str(time.processes)),
+    Column("size", lambda time: format_size(time.size)),
+    Column("time", lambda time: _time_texts(time)[0]),
+    Column("interval", lambda time: _time_texts(time)[1]),
+    Column("", _remark),
+)
 
 
 def source_text(source: SweepSource) -> str:
@@ -107,20 +124,48 @@ def _heading(fit: Fit) -> str:
     return f"{fit.name}: {fit.fitted.equation}\n{source_text(fit.source)}"
 
 
-def parameter_rows(fit: Fit, records: Sequence[str] = ()) -> Iterator[tuple[Cell, ...]]:
-    """Name, value, interval, sizes and meaning of each parameter. records: ids of those in a page."""
-    for each in fit.fitted.parameters:
-        # 1/β says the same in the unit that people compare
-        if each.name in ("β", "G", "g") and each.unit == "s/B" and fit.fitted.model != "BSP":
-            continue
-        text, interval = quantity_texts(each.value, each.unit, each.low, each.high)
-        yield (
-            Cell(each.name),
-            Cell(text, records[:1], each.value, kind="number"),
-            Cell(interval, sort="", kind="number"),
-            _range(each.first, each.last, messages=fit.fitted.model == "LogfP"),
-            Cell(each.meaning),
-        )
+class ParameterOfFit(NamedTuple):
+    """A parameter of a fitted model."""
+
+    fit: Fit
+    parameter: Parameter
+
+
+def parameters_of(fits: Iterable[Fit]) -> list[ParameterOfFit]:
+    """Those that people compare. Of β, G and g in s/B only the inverses, which say the same in B/s."""
+    return [
+        ParameterOfFit(fit, parameter)
+        for fit in fits
+        for parameter in fit.fitted.parameters
+        if fit.fitted.model == "BSP" or (parameter.unit, parameter.name) not in _INVERTED
+    ]
+
+
+def parameter_columns(
+    name: str, over: str, records: Callable[[Fit], Sequence[str]] = lambda _: ()
+) -> list[Column[ParameterOfFit]]:
+    """Name, value, interval, sizes and meaning of a parameter. name, over: how the columns of names and of
+    sizes are called. records: ids of those in a page that a fit was made from."""
+
+    def texts(parameter: Parameter) -> tuple[str, str]:
+        return quantity_texts(parameter.value, parameter.unit, parameter.low, parameter.high)
+
+    return [
+        Column(name, lambda row: row.parameter.name),
+        Column(
+            "value",
+            lambda row: Cell(
+                texts(row.parameter)[0], records(row.fit)[:1], row.parameter.value, kind="number"
+            ),
+        ),
+        Column("95 % interval", lambda row: Cell(texts(row.parameter)[1], sort="", kind="number")),
+        Column(over, _fitted_range),
+        Column("meaning", lambda row: row.parameter.meaning),
+    ]
+
+
+def _fitted_range(row: ParameterOfFit) -> Cell:
+    return _range(row.parameter.first, row.parameter.last, messages=row.fit.fitted.model == "LogfP")
 
 
 def _range(first: float, last: float, *, messages: bool = False) -> Cell:
@@ -163,23 +208,39 @@ def _alone(fit: Fit) -> str:
     )
 
 
+class _AlgorithmOf(NamedTuple):
+    """A measured collective, and the prediction of one algorithm."""
+
+    collective: AlgorithmAgreement
+    algorithm: Algorithm
+
+
 def collectives_table(fits: Fits, name: Callable[[SweepSource], str], where: str = "") -> Table:
     """Measured collectives beside each algorithm's prediction. name: what a sweep is called."""
-    rows = [
-        (
-            Cell(name(each.source)),
-            Cell("") if each.operation == "barrier" else _range(each.first, each.last),
-            Cell(algorithm.name),
-            share_cell(algorithm.error),
-            Cell(f"{algorithm.ratio:.3g}", sort=algorithm.ratio, kind="number"),
-            Cell(f"{algorithm.inside} of {each.sizes}", sort=algorithm.inside, kind="number"),
-            Cell(_nearness(algorithm.name, each)),
-        )
-        for each in fits.collectives
-        for algorithm in each.algorithms
+    columns: list[Column[_AlgorithmOf]] = [
+        Column("measured", lambda row: name(row.collective.source)),
+        Column("sizes", lambda row: _collective_sizes(row.collective)),
+        Column("algorithm", lambda row: row.algorithm.name),
+        Column("error", lambda row: share_cell(row.algorithm.error)),
+        Column("measured / predicted", lambda row: number(row.algorithm.ratio, ".3g")),
+        Column("in interval", lambda row: _inside(row.collective, row.algorithm)),
+        Column("", lambda row: _nearness(row.algorithm.name, row.collective)),
     ]
-    names = ("measured", "sizes", "algorithm", "error", "measured / predicted", "in interval", "")
-    return Table(f"{NEAREST}{where}", names, tuple(rows), note=" ".join((PROBABLY, *contradictions(fits))))
+    rows = [
+        _AlgorithmOf(collective, algorithm)
+        for collective in fits.collectives
+        for algorithm in collective.algorithms
+    ]
+    note = " ".join((PROBABLY, *contradictions(fits)))
+    return Table.of(f"{NEAREST}{where}", rows, columns, note=note)
+
+
+def _collective_sizes(collective: AlgorithmAgreement) -> Cell:
+    return Cell("") if collective.operation == "barrier" else _range(collective.first, collective.last)
+
+
+def _inside(collective: AlgorithmAgreement, algorithm: Algorithm) -> Cell:
+    return Cell(f"{algorithm.inside} of {collective.sizes}", sort=algorithm.inside, kind="number")
 
 
 def _nearness(algorithm: str, agreement: AlgorithmAgreement) -> str:
@@ -212,23 +273,29 @@ def contradictions(fits: Fits) -> Iterator[str]:
 
 def believed_tables(fits: Fits, name: Callable[[SweepSource], str], where: str = "") -> Iterator[Table]:
     """For each observable the errors of all models that predict it. name: what a sweep is called."""
-    for observable in dict.fromkeys(each.observable for each in fits.comparisons):
-        compared = [each for each in fits.comparisons if each.observable == observable]
-        models = list(dict.fromkeys(model for each in compared for model in each.errors))
-        rows = [
-            (
-                Cell(name(each.source)),
-                _range(each.first, each.last),
-                *(
-                    share_cell(each.errors.get(model), "number good" if model == each.best else "number")
-                    for model in models
-                ),
-                Cell(believed_text(each.best, each.tied)),
-            )
-            for each in compared
+    for observable in dict.fromkeys(comparison.observable for comparison in fits.comparisons):
+        comparisons = [comparison for comparison in fits.comparisons if comparison.observable == observable]
+        models = dict.fromkeys(model for comparison in comparisons for model in comparison.errors)
+        columns: list[Column[ModelComparison]] = [
+            Column("sweep", lambda comparison: name(comparison.source)),
+            Column(
+                "messages" if observable == BURST else "sizes",
+                lambda comparison: _range(comparison.first, comparison.last),
+            ),
+            *map(_error_of, models),
+            Column("believe", lambda comparison: believed_text(comparison.best, comparison.tied)),
         ]
-        over = "messages" if observable == BURST else "sizes"
-        yield Table(f"{BELIEVE}: {observable}{where}", ("sweep", over, *models, "believe"), tuple(rows))
+        yield Table.of(f"{BELIEVE}: {observable}{where}", comparisons, columns)
+
+
+def _error_of(model: str) -> Column[ModelComparison]:
+    """The error of a model on sizes that it was not shown; that of the best one stands out."""
+
+    def error(comparison: ModelComparison) -> Cell:
+        kind = "number good" if model == comparison.best else "number"
+        return share_cell(comparison.errors.get(model), kind)
+
+    return Column(model, error)
 
 
 def believed_text(model: str, tied: Sequence[str]) -> str:

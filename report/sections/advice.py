@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from npc.page.blocks import (
     Block,
     Cell,
+    Column,
     Table,
     Text,
 )
 from npc.records.units import plural
 from npc.report.advice import Advice, advise, conclusion
+from npc.report.advice.rule import AdviceRule, Hint
 from npc.report.compare.pairs import Pair
 from npc.report.runs import Report, Run
-from npc.report.score import Score, measured, score
+from npc.report.score import Score, Scores, measured, score
 from npc.report.sections import runs_of
 from npc.report.tried import HEADER, TRIED_FILE, TriedHints, read_tried, row
+from npc.roofline.result import Ceiling
 
 TITLE = "Advice and score"
 PLACE = 20
@@ -40,32 +44,44 @@ def build(report: Report) -> Iterator[Block]:
 
 def _hints(run: Run, advice: Advice, trials: Sequence[TriedHints], where: str) -> Iterator[Block]:
     records = {record.raw: run.idents[id(record)] for record in reversed(run.records)}
-    rows = []
-    for rule, hint in advice.hints:
-        known = list(dict.fromkeys(records[raw] for raw in hint.raw if raw in records))
-        answers = [
+
+    def measured_by(hint: Hint) -> list[str]:
+        return list(dict.fromkeys(records[raw] for raw in hint.raw if raw in records))
+
+    def brings(row: tuple[AdviceRule, Hint]) -> Cell:
+        rule, hint = row
+        answers = (
             f"; tried ({tried.change}): {tried.answer.word}"
             for tried in trials
             if (tried.rule, tried.seen) == (rule.name, hint.seen)
-        ]
-        brings = Cell("".join([hint.brings, *answers]), sort=hint.gain or 0.0)
-        rows.append((Cell(rule.title, known), Cell(hint.seen), Cell(hint.do), brings, Cell(rule.source)))
-    if rows:
-        columns = ("hint", "what was seen", "what to do", "what it brings", "source")
-        yield Table(f"Hints{where}", columns, tuple(rows))
-    known = [found.words for *_, found in advice.remembered] + [found.words for found in advice.settings]
-    if known:
-        yield Text(f"Remembered of the platform, and not proposed again: {'; '.join(known)}.")
+        )
+        return Cell("".join([hint.brings, *answers]), sort=hint.gain or 0.0)
+
+    columns: list[Column[tuple[AdviceRule, Hint]]] = [
+        Column("hint", lambda row: Cell(row[0].title, measured_by(row[1]))),
+        Column("what was seen", lambda row: row[1].seen),
+        Column("what to do", lambda row: row[1].do),
+        Column("what it brings", brings),
+        Column("source", lambda row: row[0].source),
+    ]
+    if advice.hints:
+        yield Table.of(f"Hints{where}", advice.hints, columns)
+    settings = [*(setting for *_, setting in advice.remembered), *advice.settings]
+    if settings:
+        words = "; ".join(setting.words for setting in settings)
+        yield Text(f"Remembered of the platform, and not proposed again: {words}.")
     words, tone = conclusion(run, advice)
     if words:
         yield Text(words, tone)
     if advice.silent:
         yield Text(f"Looked and found nothing: {', '.join(advice.silent)}.")
     if advice.lacking:
-        lacking = tuple((Cell(name), Cell(what)) for name, what in advice.lacking.items())
-        yield Table(
-            f"Not judged, for lack of evidence{where}", ("rule", "what it needs"), lacking, folded=True
-        )
+        missing: list[Column[tuple[str, str]]] = [
+            Column("rule", lambda row: row[0]),
+            Column("what it needs", lambda row: row[1]),
+        ]
+        title = f"Not judged, for lack of evidence{where}"
+        yield Table.of(title, advice.lacking.items(), missing, folded=True)
 
 
 def _tried(report: Report, run: Run, tried: TriedHints) -> Iterator[Block]:
@@ -98,35 +114,50 @@ def _scores(run: Run, where: str) -> Iterator[Block]:
         of = where.replace(": ", " of ")
         yield Text(f"No score{of}: nothing is measured that has a nominal limit. Not known: {needs}.")
         return
-    rows = []
-    for part, shares in scores.shares.items():
-        rows.append((Cell(part), Cell("all of it"), *_score(scores.parts[part]), Cell("")))
-        for ceiling, share in shares:
-            value, around = _score(share, run.records_of(ceiling))
-            rows.append((Cell(part), Cell(ceiling.name), value, around, Cell(measured(ceiling))))
-    means = Cell(f"geometric mean of {', '.join(scores.parts)}")
-    rows.append((Cell("machine"), means, *_score(scores.whole), Cell("")))
-    rows += [
-        (
-            Cell("application"),
-            Cell(f"{each.name}, {plural(each.nodes, 'node')}"),
-            *_score(each.share),
-            Cell(each.measured),
-        )
-        for each in scores.applications
+    columns: list[Column[_ScoreRow]] = [
+        Column("part", lambda row: row.part),
+        Column("what", lambda row: row.what),
+        Column("share", lambda row: _share(row.score, run.records_of(row.ceiling) if row.ceiling else ())),
+        Column("95 % interval", lambda row: _interval(row.score)),
+        Column("measured", lambda row: row.measured),
     ]
     notes = [f"{part} is not known: {what}" for part, what in scores.missing.items()]
     if scores.proposed:
         limits = ", ".join(f"{key} {why}" for key, why in scores.proposed.items())
         notes.append(f"proposed, and not compared with a data sheet yet: {limits}")
-    yield Table(
-        f"Shares of the nominal limits{where}",
-        ("part", "what", "share", "95 % interval", "measured"),
-        tuple(rows),
+    yield Table.of(
+        f"Shares of the nominal limits{where}", _score_rows(scores, scores.whole), columns,
         note=f"{'; '.join(notes)}." if notes else "",
-    )
+    )  # fmt: skip
 
 
-def _score(score: Score, records: Sequence[str] = ()) -> tuple[Cell, Cell]:
+class _ScoreRow(NamedTuple):
+    """A share of a nominal limit. part: a part of the machine, all of it, or an application. ceiling: the one
+    that was measured, None for a mean of several and for applications."""
+
+    part: str
+    what: str
+    score: Score
+    measured: str = ""
+    ceiling: Ceiling | None = None
+
+
+def _score_rows(scores: Scores, whole: Score) -> Iterator[_ScoreRow]:
+    """The parts with their ceilings, the machine, its applications."""
+    for part, shares in scores.shares.items():
+        yield _ScoreRow(part, "all of it", scores.parts[part])
+        for ceiling, share in shares:
+            yield _ScoreRow(part, ceiling.name, share, measured(ceiling), ceiling)
+    yield _ScoreRow("machine", f"geometric mean of {', '.join(scores.parts)}", whole)
+    for application in scores.applications:
+        what = f"{application.name}, {plural(application.nodes, 'node')}"
+        yield _ScoreRow("application", what, application.share, application.measured)
+
+
+def _share(score: Score, records: Sequence[str]) -> Cell:
+    return Cell(f"{score.value:.1%}", records, score.value, kind="number")
+
+
+def _interval(score: Score) -> Cell:
     around = "" if score.low is None or score.high is None else f"{score.low:.1%} – {score.high:.1%}"
-    return Cell(f"{score.value:.1%}", records, score.value, kind="number"), Cell(around, kind="number")
+    return Cell(around, kind="number")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from npc.machine.facts import hardware, software
 from npc.page.blocks import (
@@ -46,14 +46,23 @@ def build(report: Report) -> Iterator[Block]:
 
 def _facts(report: Report) -> Table:
     """A row a fact, a column a run; what differs is marked."""
-    columns = [dict(_of_run(run)) for run in report.runs]
-    names = list(dict.fromkeys(name for column in columns for name in column))
-    rows = []
-    for name in names:
-        values = [column.get(name, "") for column in columns]
-        kind = "differs" if len(set(values)) > 1 else ""
-        rows.append((Cell(name), *(Cell(value, kind=kind) for value in values)))
-    return Table("Where it was measured", ("what", *(run.label for run in report.runs)), tuple(rows))
+    by_run = [dict(_of_run(run)) for run in report.runs]
+
+    def column(run: Run, facts: Mapping[str, str]) -> Column[str]:
+        return Column(run.label, lambda name: Cell(facts.get(name, ""), kind=_differs(name, by_run)))
+
+    columns = [
+        Column[str]("what", lambda name: name),
+        *(column(run, facts) for run, facts in zip(report.runs, by_run, strict=True)),
+    ]
+    return Table.of(
+        "Where it was measured", dict.fromkeys(name for facts in by_run for name in facts), columns
+    )
+
+
+def _differs(name: str, by_run: Sequence[Mapping[str, str]]) -> str:
+    """The class of a fact that is not the same in all runs."""
+    return "differs" if len({facts.get(name, "") for facts in by_run}) > 1 else ""
 
 
 def _of_run(run: Run) -> Iterator[tuple[str, str]]:
@@ -89,14 +98,14 @@ def _launches(report: Report, run: Run) -> Table:
         Column("ended", _ended),
         Column("hosts", lambda launch: ", ".join(dict.fromkeys(launch.hosts))),
     ]
-    left = len(run.launches) - _MOST_LAUNCHES
     return Table.of(
         f"Launches of {run.label}: every process that measured, with its raw output",
-        run.launches[:_MOST_LAUNCHES],
+        run.launches,
         columns,
         folded=True,
         filtered=True,
-        note=f"{left} more are in launches.jsonl." if left > 0 else "",
+        most=_MOST_LAUNCHES,
+        rest="{} more are in launches.jsonl.",
     )
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from npc.figures.chart import Chart
-from npc.page.blocks import Block, Cell, Table, Text, beside, chart_figure, size_cell
+from npc.page.blocks import Block, Cell, Column, Table, Text, beside, chart_figure, size_cell
 from npc.report.runs import Report, Run
 from npc.report.sections import NothingToShow, left_out, runs_of
 from npc.roofline.fit_plot import describe, error_text
 from npc.roofline.fit_table import (
+    ParameterOfFit,
     believed_tables,
     collectives_table,
-    parameter_rows,
+    parameter_columns,
+    parameters_of,
     share_cell,
     short_source_text,
 )
-from npc.roofline.fits import Fit, Fits, fit_records
+from npc.roofline.fits import Fit, FitPoint, Fits, fit_records
 from npc.roofline.table import quantity_texts
 
 TITLE = "Communication models"
@@ -60,9 +63,12 @@ def _of_run(report: Report, run: Run, fits: Fits) -> Iterator[Block]:
     if fits.collectives:
         yield collectives_table(fits, short_source_text, where)
     if fits.skipped:
-        rows = tuple((Cell(name), Cell(reason)) for name, reason in fits.skipped.items())
+        skipped: list[Column[tuple[str, str]]] = [
+            Column("sweep", lambda row: row[0]),
+            Column("why", lambda row: row[1]),
+        ]
         note = f"This measures the rest: {'; '.join(fits.rest)}." if fits.rest else ""
-        yield Table(f"Not fitted{where}", ("sweep", "why"), rows, folded=True, note=note)
+        yield Table.of(f"Not fitted{where}", fits.skipped.items(), skipped, folded=True, note=note)
 
 
 def _titled(fit: Fit) -> str:
@@ -94,35 +100,48 @@ def _chart(report: Report, run: Run, fits: Sequence[Fit], where: str) -> Chart:
     )
 
 
+class _PointOfFit(NamedTuple):
+    """A size of a sweep that a model was fitted to."""
+
+    fit: Fit
+    point: FitPoint
+
+
 def _errors(run: Run, fits: Sequence[Fit]) -> Table:
     """The points of the picture: measured, residual, error held out."""
-    rows = [
-        (
-            Cell(_titled(fit)),
-            size_cell(size),
-            Cell(quantity_texts(time, "s")[0], _records(run, fit, size), time, kind="number"),
-            Cell(f"{100 * residual:+.1f} %", sort=residual, kind="number"),
-            Cell(error_text(held_out), sort=held_out, kind="number"),
-        )
-        for fit in fits
-        for size, time, residual, held_out in fit.points
+
+    def measured(row: _PointOfFit) -> Cell:
+        text, _ = quantity_texts(row.point.time, "s")
+        return Cell(text, _records(run, row.fit, row.point.x), row.point.time, kind="number")
+
+    columns: list[Column[_PointOfFit]] = [
+        Column("model and sweep", lambda row: _titled(row.fit)),
+        Column("size", lambda row: size_cell(row.point.x)),
+        Column("measured", measured),
+        Column("residual", lambda row: _number(f"{100 * row.point.residual:+.1f} %", row.point.residual)),
+        Column("error held out", lambda row: _number(error_text(row.point.held_out), row.point.held_out)),
     ]
-    columns = ("model and sweep", "size", "measured", "residual", "error held out")
-    return Table("Numbers: times and errors of the model", columns, tuple(rows), folded=True)
+    points = [_PointOfFit(fit, point) for fit in fits for point in fit.points]
+    return Table.of("Numbers: times and errors of the model", points, columns, folded=True)
+
+
+def _number(text: str, value: float) -> Cell:
+    return Cell(text, sort=value, kind="number")
 
 
 def _parameters(run: Run, fits: Sequence[Fit], where: str) -> Table:
-    rows = []
-    for fit in fits:
-        errors = share_cell(fit.fitted.residual_rms), share_cell(fit.fitted.held_out_median)
-        rows += [(Cell(_titled(fit)), *row, *errors) for row in parameter_rows(fit, _records(run, fit))]
+    columns: list[Column[ParameterOfFit]] = [
+        Column("model and sweep", lambda row: _titled(row.fit)),
+        *parameter_columns("parameter", "sizes (LogfP: messages)", lambda fit: _records(run, fit)),
+        Column("residuals (rms)", lambda row: share_cell(row.fit.fitted.residual_rms)),
+        Column("error held out", lambda row: share_cell(row.fit.fitted.held_out_median)),
+    ]
     models = [fit.fitted for fit in fits]
-    notes = "; ".join(dict.fromkeys(f"{each.model}: {each.note}" for each in models if each.note))
-    sources = "; ".join(dict.fromkeys(f"{each.model}: {each.equation} ({each.source})" for each in models))
-    names = ("parameter", "value", "95 % interval", "sizes (LogfP: messages)", "meaning")
-    return Table(
-        f"Parameters with their 95 % intervals{where}",
-        ("model and sweep", *names, "residuals (rms)", "error held out"),
-        tuple(rows),
-        note=" ".join(filter(None, [notes and f"{notes}.", f"Models: {sources}."])),
+    notes = "; ".join(dict.fromkeys(f"{fitted.model}: {fitted.note}" for fitted in models if fitted.note))
+    sources = "; ".join(
+        dict.fromkeys(f"{fitted.model}: {fitted.equation} ({fitted.source})" for fitted in models)
     )
+    return Table.of(
+        f"Parameters with their 95 % intervals{where}", parameters_of(fits), columns,
+        note=" ".join(filter(None, [notes and f"{notes}.", f"Models: {sources}."])),
+    )  # fmt: skip

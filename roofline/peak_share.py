@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from npc.machine.platform import PRECISION_BITS, Platform
-from npc.page.blocks import Cell, Table, count, percent, quantity
+from npc.page.blocks import Column, Table, count, percent, quantity
 from npc.roofline.applications import Application
 from npc.statistics.medians import Summary
 
@@ -67,26 +67,22 @@ def peak_shares(applications: Iterable[Application], platform: Platform) -> list
 
 def peak_table(shares: Sequence[PeakShare]) -> Table:
     """Table 5, with how many nights there were and how much they differ."""
-    rows = []
-    for found in shares:
-        each, low, high = found.application, found.median.low, found.median.high
-        rows.append(
-            (
-                Cell(each.label),
-                count(each.nodes),
-                count(each.ranks) if each.ranks else Cell(""),
-                Cell(each.precision),
-                count(len(each.nights)),
-                quantity(found.mean, "FLOP/s"),
-                quantity(found.peak, "FLOP/s"),
-                percent(found.share, 4),
-                percent(found.deviation, 2),
-                percent(found.median.median, 4),
-                Cell("" if low is None or high is None else f"[{100 * low:.4g}, {100 * high:.4g}] %"),
-            )
-        )
-    names = (
-        "application", "nodes", "ranks", "precision", "nights", "mean", "theoretical peak", "of peak",
-        "deviation", "median of peak", "95 % interval",
-    )  # fmt: skip
-    return Table("Share of the theoretical peak", names, tuple(rows))
+    columns: list[Column[PeakShare]] = [
+        Column("application", lambda share: share.application.label),
+        Column("nodes", lambda share: count(share.application.nodes)),
+        Column("ranks", lambda share: count(share.application.ranks) if share.application.ranks else ""),
+        Column("precision", lambda share: share.application.precision),
+        Column("nights", lambda share: count(len(share.application.nights))),
+        Column("mean", lambda share: quantity(share.mean, "FLOP/s")),
+        Column("theoretical peak", lambda share: quantity(share.peak, "FLOP/s")),
+        Column("of peak", lambda share: percent(share.share, 4)),
+        Column("deviation", lambda share: percent(share.deviation, 2)),
+        Column("median of peak", lambda share: percent(share.median.median, 4)),
+        Column("95 % interval", lambda share: _interval(share.median)),
+    ]
+    return Table.of("Share of the theoretical peak", shares, columns)
+
+
+def _interval(share: Summary) -> str:
+    low, high = share.low, share.high
+    return "" if low is None or high is None else f"[{100 * low:.4g}, {100 * high:.4g}] %"

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from npc.columns import columns
 from npc.figures.source import day_text, host_text
-from npc.page.blocks import Cell, Table, count, percent, quantity, size_cell
+from npc.page.blocks import Cell, Column, Table, count, percent, quantity, size_cell
 from npc.records.series import test_name
 from npc.records.units import PREFIXES, format_quantity, format_size, plural
 from npc.roofline.applications import Application
 from npc.roofline.mpi import verdict as mpi_verdict
 from npc.roofline.points import verdict
-from npc.roofline.result import ROOFS, Ceiling, Estimate, Ridge, Roofline
+from npc.roofline.result import ROOFS, Ceiling, Estimate, MpiCeiling, Ridge, Roofline
 from npc.statistics.medians import MIN_SAMPLES, Summary
 from npc.validity.disturbance import remark
 
 _DIGITS: Final = 3
-_COLUMNS: Final = ("median", "95 % interval", "n", "size", "source")
 #: The ids of the records in a page that a number comes from.
 Records = Callable[[Estimate | Application], Sequence[str]]
 
@@ -78,13 +78,14 @@ def date_text(roofline: Roofline) -> str:
 
 def mpi_table(roofline: Roofline) -> Table:
     """Operations a second: a row for each size, a column for each kind of operation."""
-    rates = [{rate.size: rate.rate for rate in ceiling.rates} for ceiling in roofline.mpi]
-    rows = tuple(
-        (size_cell(size), *(quantity(each.get(size), "1/s") for each in rates))
-        for size in sorted(set().union(*rates))
-    )
-    columns = ("size", *(ceiling.name for ceiling in roofline.mpi))
-    return Table("Numbers: MPI operations a second", columns, rows, folded=True)
+    columns: list[Column[int]] = [Column("size", size_cell), *map(_rates, roofline.mpi)]
+    sizes = sorted({rate.size for ceiling in roofline.mpi for rate in ceiling.rates})
+    return Table.of("Numbers: MPI operations a second", sizes, columns, folded=True)
+
+
+def _rates(ceiling: MpiCeiling) -> Column[int]:
+    rates = {rate.size: rate.rate for rate in ceiling.rates}
+    return Column(ceiling.name, lambda size: quantity(rates.get(size), "1/s"))
 
 
 def notes(roofline: Roofline, disturbed: bool = True) -> list[str]:
@@ -121,14 +122,14 @@ def notes(roofline: Roofline, disturbed: bool = True) -> list[str]:
 def format_roofline(roofline: Roofline) -> str:
     """The tables of ceilings, ridge points, latencies and applications, and the notes, for a terminal."""
     parts = [f"{roofline.title}: {host_text(roofline.hosts)}, {date_text(roofline)}"]
+    ridges = (roofline.ridges_under(peak) for peak in ROOFS)
     tables = (
         ceilings_table(roofline),
+        *map(_ridges, filter(None, ridges)),
         latencies_table(roofline),
         applications_table(roofline),
     )
-    texts = [table.texts() for table in tables if table.rows]
-    texts[1:1] = [_ridges(roofline.ridges_under(peak)) for peak in ROOFS if roofline.ridges_under(peak)]
-    parts += ["\n".join(columns(rows, keep_empty=False)) for rows in texts]
+    parts += ["\n".join(columns(table.texts(), keep_empty=False)) for table in tables if table.rows]
     parts += [verdict(application, roofline) for application in roofline.applications]
     parts += [mpi_verdict(caller, roofline.mpi) for caller in roofline.callers]
     if said := notes(roofline):
@@ -138,27 +139,41 @@ def format_roofline(roofline: Roofline) -> str:
 
 def ceilings_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
     """The ceilings as measured, and the theoretical peaks of the platform."""
-    rows = [
-        (*_row(each, records(each)), percent(each.share), per_joule(each)) for each in _with_latency(roofline)
+    columns: list[Column[Ceiling]] = [
+        *_estimate_columns("ceiling", records),
+        Column("of nominal", lambda ceiling: percent(ceiling.share)),
+        Column("a joule", per_joule),
     ]
-    for name, peak in roofline.theoretical.items():
-        value = Cell(format_quantity(peak, "FLOP/s", _DIGITS), sort=peak, kind="number")
-        rows.append(
-            (Cell(f"theoretical peak {name}"), value, *[Cell("")] * 3, Cell("platform.toml"), *[Cell("")] * 2)
-        )
-    return Table("Ceilings", ("ceiling", *_COLUMNS, "of nominal", "a joule"), tuple(rows), folded=True)
+    table = Table.of("Ceilings", _with_latency(roofline), columns, folded=True)
+    theoretical = (_theoretical(table.columns, *peak) for peak in roofline.theoretical.items())
+    return replace(table, rows=(*table.rows, *theoretical))
+
+
+def _theoretical(columns: Sequence[str], name: str, peak: float) -> tuple[Cell, ...]:
+    """The row of a theoretical peak in FLOP/s, which nobody has measured."""
+    cells = {
+        "ceiling": Cell(f"theoretical peak {name}"),
+        "median": Cell(format_quantity(peak, "FLOP/s", _DIGITS), sort=peak, kind="number"),
+        "source": Cell("platform.toml"),
+    }
+    return tuple(cells.get(column, Cell("")) for column in columns)
 
 
 def ridges_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
     """Where bandwidths meet peaks."""
     ceilings = {ceiling.name: ceiling for ceiling in roofline.ceilings}
-    rows = []
-    for ridge in roofline.ridges:
-        intensity, interval = _place(ridge)
+
+    def at(ridge: Ridge) -> Cell:
         both = [record for name in (ridge.compute, ridge.bandwidth) for record in records(ceilings[name])]
-        at = Cell(f"{intensity} FLOP/byte", both, ridge.intensity, kind="number")
-        rows.append((Cell(ridge.compute), Cell(ridge.bandwidth), at, Cell(interval, kind="number")))
-    return Table("Ridge points", ("ridge point of", "with", "at", "interval"), tuple(rows), folded=True)
+        return Cell(f"{_place(ridge)[0]} FLOP/byte", both, ridge.intensity, kind="number")
+
+    columns: list[Column[Ridge]] = [
+        Column("ridge point of", lambda ridge: ridge.compute),
+        Column("with", lambda ridge: ridge.bandwidth),
+        Column("at", at),
+        Column("interval", lambda ridge: Cell(_place(ridge)[1], kind="number")),
+    ]
+    return Table.of("Ridge points", roofline.ridges, columns, folded=True)
 
 
 def _place(ridge: Ridge) -> tuple[str, str]:
@@ -168,52 +183,65 @@ def _place(ridge: Ridge) -> tuple[str, str]:
     return intensity_text(ridge.intensity), f"[{intensity_text(ridge.low)}, {intensity_text(ridge.high)}]"
 
 
-def _ridges(ridges: Sequence[Ridge]) -> list[tuple[str, ...]]:
+def _ridges(ridges: Sequence[Ridge]) -> Table:
     """The same for a terminal: a row for each bandwidth, a column for each peak."""
-    at = {(ridge.compute, ridge.bandwidth): ridge for ridge in ridges}
-    peaks, bandwidths = (list(dict.fromkeys(names)) for names in zip(*at, strict=True))
-    rows = [("FLOP/byte of ridge points", *peaks)]
-    for name in bandwidths:
-        met = [at.get((peak, name)) for peak in peaks]
-        rows.append((name, *("" if ridge is None else " ".join(_place(ridge)).strip() for ridge in met)))
-    return rows
+    met = {(ridge.compute, ridge.bandwidth): ridge for ridge in ridges}
+
+    def under(peak: str) -> Column[str]:
+        def place(bandwidth: str) -> str:
+            ridge = met.get((peak, bandwidth))
+            return "" if ridge is None else " ".join(_place(ridge)).strip()
+
+        return Column(peak, place)
+
+    peaks = dict.fromkeys(ridge.compute for ridge in ridges)
+    columns: list[Column[str]] = [
+        Column("FLOP/byte of ridge points", lambda bandwidth: bandwidth),
+        *map(under, peaks),
+    ]
+    return Table.of("", dict.fromkeys(ridge.bandwidth for ridge in ridges), columns)
 
 
 def latencies_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
     """Messages at the smallest size of each test, and loads of each memory level."""
-    rows = tuple(_row(each, records(each)) for each in roofline.latencies)
-    return Table("Latencies", ("latency", *_COLUMNS), rows, folded=True)
+    columns = _estimate_columns("latency", records)
+    return Table.of("Latencies", roofline.latencies, columns, folded=True)
 
 
 def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
     """The rate of each application, its share of the theoretical peak, and its FLOP per byte."""
-    rows = []
-    for each in roofline.applications:
-        network = each.intensity.median if each.intensity else None
-        storage = each.io_intensity.median if each.io_intensity else None
-        peak = roofline.theoretical_peak(each.precision)
-        share = None if peak is None else each.flops.median / peak.value
-        rows.append(
-            (
-                Cell(each.label),
-                count(each.nodes),
-                count(each.ranks) if each.ranks else Cell(""),
-                Cell(_rate(each), records(each), each.flops.median, kind="number"),
-                percent(share, 4),
-                *(
-                    Cell("" if x is None else f"{intensity_text(x)} FLOP/byte", sort=x or "", kind="number")
-                    for x in (network, each.memory_intensity, storage)
-                ),
-                percent(each.inside, 4),
-                count(len(each.nights)),
-                count(len(each.runs)),
-            )
-        )
-    names = (
-        "application", "nodes", "ranks", "FLOP/s", "of peak", "on the network", "of memory", "of storage",
-        "inside MPI", "nights", "runs",
-    )  # fmt: skip
-    return Table("Applications", names, tuple(rows))
+
+    def of_peak(application: Application) -> Cell:
+        peak = roofline.theoretical_peak(application.precision)
+        return percent(None if peak is None else application.flops.median / peak.value, 4)
+
+    def rate(application: Application) -> Cell:
+        return Cell(_rate(application), records(application), application.flops.median, kind="number")
+
+    columns: list[Column[Application]] = [
+        Column("application", lambda application: application.label),
+        Column("nodes", lambda application: count(application.nodes)),
+        Column("ranks", lambda application: count(application.ranks) if application.ranks else ""),
+        Column("FLOP/s", rate),
+        Column("of peak", of_peak),
+        Column("on the network", lambda application: _intensity(_median(application.intensity))),
+        Column("of memory", lambda application: _intensity(application.memory_intensity)),
+        Column("of storage", lambda application: _intensity(_median(application.io_intensity))),
+        Column("inside MPI", lambda application: percent(application.inside, 4)),
+        Column("nights", lambda application: count(len(application.nights))),
+        Column("runs", lambda application: count(len(application.runs))),
+    ]
+    return Table.of("Applications", roofline.applications, columns)
+
+
+def _median(summary: Summary | None) -> float | None:
+    return summary.median if summary else None
+
+
+def _intensity(intensity: float | None) -> Cell:
+    """FLOP per byte; empty where it is not known."""
+    text = "" if intensity is None else f"{intensity_text(intensity)} FLOP/byte"
+    return Cell(text, sort=intensity or "", kind="number")
 
 
 def _with_latency(roofline: Roofline) -> list[Ceiling]:
@@ -247,15 +275,19 @@ def share_text(ceiling: Ceiling) -> str:
     return "" if ceiling.share is None else f"{100 * ceiling.share:.3g} %"
 
 
-def _row(estimate: Estimate, records: Sequence[str]) -> tuple[Cell, ...]:
-    return (
-        Cell(estimate.name),
-        Cell(value_text(estimate), records, estimate.value, kind="number"),
-        Cell(interval_text(estimate), kind="number"),
-        samples(estimate),
-        size_cell(estimate.size),
-        Cell(source_text(estimate)),
-    )
+def _estimate_columns(name: str, records: Records) -> list[Column[Estimate]]:
+    """What a median is of. name: what the column of names is called."""
+    return [
+        Column(name, lambda estimate: estimate.name),
+        Column(
+            "median",
+            lambda estimate: Cell(value_text(estimate), records(estimate), estimate.value, kind="number"),
+        ),
+        Column("95 % interval", lambda estimate: Cell(interval_text(estimate), kind="number")),
+        Column("n", samples),
+        Column("size", lambda estimate: size_cell(estimate.size)),
+        Column("source", source_text),
+    ]
 
 
 def application_text(application: Application) -> str:

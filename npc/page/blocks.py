@@ -35,8 +35,8 @@ _MOST_RECORDS: Final = 6
 _DIGITS: Final = 4
 #: Rows beyond which a table has a filter.
 LONG: Final = 16
-#: What a row of a table is about.
-Subject = TypeVar("Subject")
+#: What a row of a table is about. A column about something stands in a table about a kind of it, too.
+Subject = TypeVar("Subject", contravariant=True)
 Other = TypeVar("Other")
 
 

@@ -79,7 +79,7 @@ def _by_name(what: str, ordered: Sequence[tuple[str, Sequence[NodeRow]]], launch
     ]
     columns: list[Column[_Counted]] = [
         Column(what.partition(":")[0], lambda of_name: Cell(of_name.name, (launch.ident,))),
-        *(column.of(lambda of_name: of_name.whole) for column in _NUMBERS),
+        *(column.of(_whole) for column in _NUMBERS),
         Column("rank with most", lambda of_name: _rank(of_name.most)),
         Column("its part", lambda of_name: percent(of_name.part)),
     ]
@@ -94,12 +94,20 @@ def _by_rank(what: str, node_rows: Sequence[NodeRow]) -> Table:
         Column("rank", lambda row: _rank(row)._replace(sort=row.row.rank)),
         Column("on", lambda row: row.node.host),
         Column("name", lambda row: row.row.name),
-        *(column.of(lambda row: Events.of([row])) for column in _NUMBERS),
+        *(column.of(_events) for column in _NUMBERS),
     ]
     return Table.of(
         f"Numbers: {what}, rank by rank", ordered, columns, folded=True, filtered=len(ordered) > LONG,
         most=_MOST_ROWS_BY_RANK,
     ).filled()  # fmt: skip
+
+
+def _whole(counted: _Counted) -> Events:
+    return counted.whole
+
+
+def _events(row: NodeRow) -> Events:
+    return Events.of([row])
 
 
 def _rank(row: NodeRow) -> Cell:

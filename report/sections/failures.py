@@ -55,33 +55,37 @@ def _statuses(report: Report, run: Run, bad: Sequence[Record], where: str) -> Ta
     rules: dict[int, Rule] = {}
     for finding in run.findings:
         rules.setdefault(id(run.records[finding.place]), finding.rule)
-    rows = []
-    for alike in unusable(bad):
-        kind, _, reason = alike[0].status.partition(": ")
+
+    def why(alike: Sequence[Record]) -> str:
         rule = next((rules[id(record)] for record in alike if id(record) in rules), None)
-        said = f"{rule.name}: {rule.title} ({rule.source})" if rule else ""
-        rows.append(
-            (
-                Cell(kind, kind="note" if kind == "unavailable" else "bad"),
-                _test(run, alike),
-                count(len(alike)),
-                Cell(reason or _MEANING.get(kind, "")),
-                Cell(said or _words(run, alike)),
-                Cell(several(hosts_of(alike))),
-                *_raw(report, run, alike),
-            )
-        )
-    rows.sort(key=lambda row: tuple(_MEANING).index(row[0].text) if row[0].text in _MEANING else 9)
-    columns = (
-        "what", "test", "records", "reason", "rule, or the tool's last words", "hosts", "raw file",
-        "its stderr",
-    )  # fmt: skip
-    return Table(
+        return f"{rule.name}: {rule.title} ({rule.source})" if rule else _words(run, alike)
+
+    columns: list[Column[Sequence[Record]]] = [
+        Column("what", lambda alike: Cell(_kind(alike), kind=_tone(_kind(alike)))),
+        Column("test", lambda alike: _test(run, alike)),
+        Column("records", lambda alike: count(len(alike))),
+        Column("reason", lambda alike: alike[0].status.partition(": ")[2] or _MEANING.get(_kind(alike), "")),
+        Column("rule, or the tool's last words", why),
+        Column("hosts", lambda alike: several(hosts_of(alike))),
+        Column("raw file", lambda alike: _file(report, run, _raw(alike))),
+        Column("its stderr", lambda alike: _file(report, run, _stderr(run, _raw(alike)), short=True)),
+    ]
+    kinds = list(_MEANING)
+    return Table.of(
         f"{plural(len(bad), 'record')} of {len(run.records)} not used{where}",
+        sorted(unusable(bad), key=lambda alike: kinds.index(_kind(alike)) if _kind(alike) in kinds else 9),
         columns,
-        tuple(rows),
         note="; ".join(f"{kind}: {words}" for kind, words in _MEANING.items()),
     )
+
+
+def _kind(alike: Sequence[Record]) -> str:
+    """``failed``, ``timeout``, … of records of one status."""
+    return alike[0].status.partition(": ")[0]
+
+
+def _tone(kind: str) -> str:
+    return "note" if kind == "unavailable" else "bad"
 
 
 def _test(run: Run, alike: Sequence[Record]) -> Cell:
@@ -103,16 +107,21 @@ def _words(run: Run, records: Sequence[Record]) -> str:
     return ""
 
 
-def _raw(report: Report, run: Run, records: Sequence[Record]) -> tuple[Cell, Cell]:
-    raw = next((record.raw for record in records if record.raw), "")
-    if not raw:
-        return Cell(""), Cell("")
-    error = Path(raw).with_suffix(".err")
-    has = raw.endswith(".out") and (run.folder / error).is_file() and (run.folder / error).stat().st_size > 0
-    return (
-        Cell(raw, href=report.href(run, raw)),
-        Cell(error.name, href=report.href(run, error)) if has else Cell(""),
-    )
+def _raw(records: Sequence[Record]) -> str:
+    """The first raw file of some records, relative to their run; empty where none is known."""
+    return next((record.raw for record in records if record.raw), "")
+
+
+def _stderr(run: Run, raw: str) -> str:
+    """What was printed to stderr beside a raw file; empty where that is nothing."""
+    error = Path(raw).with_suffix(".err") if raw.endswith(".out") else None
+    path = run.folder / error if error else None
+    return str(error) if path and path.is_file() and path.stat().st_size > 0 else ""
+
+
+def _file(report: Report, run: Run, file: str, short: bool = False) -> Cell:
+    """A link to a file of a run. short: by its name without its folder."""
+    return Cell(Path(file).name if short else file, href=report.href(run, file)) if file else Cell("")
 
 
 def _notes(report: Report, run: Run, notes: Sequence[Violation], where: str) -> Table:

@@ -13,6 +13,8 @@ from npc.figures.chart import Axis
 from npc.page.blocks import (
     NOTHING,
     Block,
+    Cell,
+    Column,
     Figure,
     Table,
     Text,
@@ -112,14 +114,15 @@ def _records(run: Run, sweep: SweepLine, size: int) -> list[str]:
 
 def _table(run: Run, sweeps: Sequence[SweepLine], title: str) -> Table:
     """A row for each size, a column for each line."""
-    sizes = sorted({size for sweep in sweeps for size in sweep.points})
     unit = METRICS[sweeps[0].metric].unit
-    rows = []
-    for size in sizes:
-        cells = [size_cell(size)]
-        for sweep in sweeps:
+
+    def line(sweep: SweepLine) -> Column[int]:
+        def median(size: int) -> Cell:
             summary = sweep.points.get(size)
-            cells.append(quantity(summary.median, unit, _records(run, sweep, size)) if summary else NOTHING)
-        rows.append(tuple(cells))
-    columns = ("size", *(sweep.name for sweep in sweeps))
-    return Table(f"Numbers: {title}", columns, tuple(rows), folded=True)
+            return quantity(summary.median, unit, _records(run, sweep, size)) if summary else NOTHING
+
+        return Column(sweep.name, median)
+
+    columns: list[Column[int]] = [Column("size", size_cell), *map(line, sweeps)]
+    sizes = sorted({size for sweep in sweeps for size in sweep.points})
+    return Table.of(f"Numbers: {title}", sizes, columns, folded=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from npc.page.blocks import Block, Cell, Listing, Table, Text, percent, quantity, size_cell
+from npc.page.blocks import Block, Cell, Column, Listing, Table, Text, percent, quantity, size_cell
 from npc.places import shown
 from npc.records.pair_verdicts import BlamedByPairs, PairsVerdict
 from npc.records.units import plural
@@ -191,33 +191,33 @@ def _headline(report: Report) -> Table | None:
             by_name.setdefault(estimate.name, {})[run.number] = estimate
     if not by_name:
         return None
-    several = len(report.runs) > 1
-    columns = ["what"]
+    columns: list[Column[str]] = [Column("what", lambda name: name)]
     for run in report.runs:
-        prefix = f"{run.label}: " if several else ""
-        columns += [f"{prefix}median", "95 % interval", "samples", "of nominal"]
-    if not several:
-        columns += ["size", "test"]
-    rows = []
-    for name, estimates in by_name.items():
-        cells = [Cell(name)]
-        for run in report.runs:
-            found = estimates.get(run.number)
-            cells += _estimate(run, found) if found else [Cell("", sort="")] * 4
-        if not several:
-            only = next(iter(estimates.values()))
-            cells += [size_cell(only.size), Cell(source_text(only))]
-        rows.append(tuple(cells))
-    return Table("Headline numbers", tuple(columns), tuple(rows)).filled()
+        estimates = {name: of_run[run.number] for name, of_run in by_name.items() if run.number in of_run}
+        columns += _estimate_columns(report, run, estimates)
+    if len(report.runs) == 1:
+        only = {name: next(iter(of_run.values())) for name, of_run in by_name.items()}
+        columns += [
+            Column("size", lambda name: size_cell(only[name].size)),
+            Column("test", lambda name: source_text(only[name])),
+        ]
+    return Table.of("Headline numbers", by_name, columns).filled()
 
 
-def _estimate(run: Run, estimate: Estimate) -> list[Cell]:
-    share = getattr(estimate, "share", None)
+def _estimate_columns(report: Report, run: Run, estimates: Mapping[str, Estimate]) -> list[Column[str]]:
+    """What a run says of a headline number, by its name."""
+
+    def column(title: str, get: Callable[[Estimate], Cell]) -> Column[str]:
+        return Column(title, lambda name: get(estimates[name]) if name in estimates else Cell("", sort=""))
+
     return [
-        quantity(estimate.value, estimate.unit, run.records_of(estimate)),
-        Cell(interval_text(estimate), sort="", kind="number"),
-        samples(estimate),
-        percent(share),
+        column(
+            f"{report.label(run, '{}: ')}median",
+            lambda estimate: quantity(estimate.value, estimate.unit, run.records_of(estimate)),
+        ),
+        column("95 % interval", lambda estimate: Cell(interval_text(estimate), sort="", kind="number")),
+        column("samples", samples),
+        column("of nominal", lambda estimate: percent(getattr(estimate, "share", None))),
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from npc.columns import columns
 from npc.cron.series import label, matches
 from npc.cron.verdict import NightVerdict, SeriesVerdict
+from npc.page.blocks import Column, Table
 from npc.records.record import moment
 from npc.records.units import METRICS, format_quantity
 from npc.records.verdicts import NightSuspect, PairMatrix, Verdict
@@ -41,15 +42,15 @@ def table(
     drain: command lines that would drain whom the night names.
     """
     lines = [_headline(night), "", *([str(night.common), ""] if night.common else [])]
-    told = [series for series in night.series if series.verdict is not Verdict.PASS]
-    if told:
-        lines += [*_rows(told[:ROWS]), ""]
-        if len(told) > ROWS:
-            lines += [f"and {len(told) - ROWS} more, in verdict.json", ""]
+    unusual = [series for series in night.series if series.verdict is not Verdict.PASS]
+    if unusual:
+        lines += [*_rows(unusual[:ROWS]), ""]
+        if len(unusual) > ROWS:
+            lines += [f"and {len(unusual) - ROWS} more, in verdict.json", ""]
     short = sum(series.reference is None for series in night.series if series.verdict is Verdict.PASS)
     if short:
         lines += [f"{short} of them with too few nights to judge", ""]
-    lines += [_suspect(suspect) for suspect in night.suspects if suspect.named or told]
+    lines += [_suspect(suspect) for suspect in night.suspects if suspect.named or unusual]
     if matrix:
         lines += [str(matrix)]
     for benchmark, reasons in night.failures.items():
@@ -58,7 +59,7 @@ def table(
             lines += [f"{benchmark}: and {len(reasons) - REASONS} more reasons, in verdict.json"]
     lines += [f"note: {note}" for note in notes]
     lines += [f"to drain it: {line}" for line in drain]
-    if told:
+    if unusual:
         lines += [f"rule: {rule}" for rule in night.rule]
     while not lines[-1]:
         lines.pop()
@@ -85,35 +86,44 @@ def replayed(night: NightVerdict, then: str | None, pattern: str = "*") -> str:
 
     then: its verdict when it was judged, None if nobody did. pattern: whose lines.
     """
-    told = [s for s in night.series if s.verdict is not Verdict.PASS and matches(pattern, s.key)]
+    unusual = [s for s in night.series if s.verdict is not Verdict.PASS and matches(pattern, s.key)]
     before = f", then {then}" if then and then != night.verdict.name else ""
     lines = [f"{night.run}  {night.verdict.name}{before} ({_counts(night)}){_blamed(night)}"]
-    for each in told[:REPLAYED]:
-        unit = METRICS[each.key.metric].unit
-        value = "" if each.value is None else f" {format_quantity(each.value, unit)}"
-        usual = "" if each.reference is None else f", usual {format_quantity(each.reference, unit)}"
-        why = each.reason.partition("\n")[0]
-        lines.append(f"    {each.verdict.name:8}  {label(each.key)}:{value}{usual}: {why}")
-    if len(told) > REPLAYED:
-        lines.append(f"    and {len(told) - REPLAYED} more, with --json")
+    for judged in unusual[:REPLAYED]:
+        value = "" if judged.value is None else f" {_quantity(judged, judged.value)}"
+        usual = "" if judged.reference is None else f", usual {_quantity(judged, judged.reference)}"
+        why = judged.reason.partition("\n")[0]
+        lines.append(f"    {judged.verdict.name:8}  {label(judged.key)}:{value}{usual}: {why}")
+    if len(unusual) > REPLAYED:
+        lines.append(f"    and {len(unusual) - REPLAYED} more, with --json")
     return "".join(f"{_CONTROL.sub(REPLACED, line)}\n" for line in lines)
 
 
-def _rows(told: Sequence[SeriesVerdict]) -> list[str]:
-    cells: list[tuple[str, ...]] = [
-        ("verdict", "series", "tonight", "again", "usual", "change", "since", "why")
-    ]
-    for each in told:
-        unit = METRICS[each.key.metric].unit
-        quantities = [
-            "" if value is None else format_quantity(value, unit)
-            for value in (each.value, each.again, each.reference)
-        ]
-        change = "" if each.effect is None else f"{each.effect:+.1%}"
-        worse = f" {each.direction}" if each.direction in ("worse", "better") and change else ""
-        why = each.reason.partition("\n")[0]
-        cells.append((each.verdict.name, label(each.key), *quantities, change + worse, each.since, why))
-    return columns(cells, keep_empty=False)
+def _rows(series: Sequence[SeriesVerdict]) -> list[str]:
+    return columns(Table.of("", series, _COLUMNS).texts(), keep_empty=False)
+
+
+def _quantity(judged: SeriesVerdict, value: float | None) -> str:
+    return "" if value is None else format_quantity(value, METRICS[judged.key.metric].unit)
+
+
+def _change(judged: SeriesVerdict) -> str:
+    if judged.effect is None:
+        return ""
+    worse = f" {judged.direction}" if judged.direction in ("worse", "better") else ""
+    return f"{judged.effect:+.1%}{worse}"
+
+
+_COLUMNS: Final[Sequence[Column[SeriesVerdict]]] = (
+    Column("verdict", lambda judged: judged.verdict.name),
+    Column("series", lambda judged: label(judged.key)),
+    Column("tonight", lambda judged: _quantity(judged, judged.value)),
+    Column("again", lambda judged: _quantity(judged, judged.again)),
+    Column("usual", lambda judged: _quantity(judged, judged.reference)),
+    Column("change", _change),
+    Column("since", lambda judged: judged.since),
+    Column("why", lambda judged: judged.reason.partition("\n")[0]),
+)
 
 
 def _suspect(suspect: NightSuspect) -> str:

@@ -170,11 +170,12 @@ def _print(
     import json
 
     from npc.columns import columns
+    from npc.cron.variation_table import variation_table
     from npc.roofline.peak_share import peak_table
 
     shares, peaks = _shares(past, platform, {variation.key for variation in found})
     if not as_json:
-        lines = [_table(found), *map(_share, shares)]
+        lines = [*variation_table(found), *map(_share, shares)]
         if peaks:
             lines += ["", *columns(peak_table(peaks).texts(), keep_empty=False)]
         if nodes:
@@ -227,27 +228,6 @@ def _share(ceiling: Ceiling) -> str:
     unit = "FLOP/s" if ceiling.kind == "compute" else "B/s"
     value, nominal = (format_quantity(x, unit) for x in (ceiling.value, ceiling.nominal or 0.0))
     return f"{ceiling.name}: {value} is {ceiling.share:.1%} of the nominal {nominal}"
-
-
-def _table(found: Sequence[Variation]) -> str:
-    from npc.columns import columns
-    from npc.cron.series import label
-    from npc.records.units import METRICS, format_quantity
-
-    rows = [("series", "nights", "median", "95 % interval", "deviation", "nights differ", "trend", "in time")]
-    for each in found:
-        unit = METRICS[each.key.metric].unit
-        low, high = each.summary.low, each.summary.high
-        interval = "-"
-        if low is not None and high is not None:
-            interval = f"{format_quantity(low, unit)} … {format_quantity(high, unit)}"
-        varies = {True: "varies", False: "steady", None: "-"}[each.time_variant]
-        trend = "-" if each.tau is None or each.trend is None else f"τ {each.tau:+.2f}, p {each.trend:.2g}"
-        between = "-" if each.between is None else f"p {each.between:.2g}"
-        spread = "-" if each.deviation is None or not each.mean else f"{each.deviation / each.mean:.1%}"
-        middle = format_quantity(each.summary.median, unit)
-        rows.append((label(each.key), str(each.summary.n), middle, interval, spread, between, trend, varies))
-    return "\n".join(columns(rows))
 
 
 def _draw(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
@@ -133,29 +133,48 @@ class Display:
         from rich.table import Table
         from rich.text import Text
 
-        with_jobs = any(row.job for row in rows)
         table = Table(
             box=None, pad_edge=False, header_style="dim", caption=visible(title), caption_justify="left"
         )
-        table.add_column("state", justify="right")
-        table.add_column("workpackage")
-        if with_jobs:
-            table.add_column("job", justify="right")
-            table.add_column("nodes")
-        table.add_column("time", justify="right")
-        table.add_column("launches", justify="right")
-        table.add_column("")
+        with_jobs = any(row.job for row in rows)
+        columns = [column for column in self._columns() if with_jobs or column.name not in ("job", "nodes")]
+        for column in columns:
+            table.add_column(column.name, justify=column.justify)
         for row in rows:
-            elapsed = self._took.get(row.name) if row.elapsed_s is None else row.elapsed_s
-            made, planned, bad, _ = row.progress
-            cells = [row.state, row.name]
-            cells += [row.job, row.nodes] if with_jobs else []
-            cells.append("" if elapsed is None else format_duration(elapsed))
-            cells.append(f"{made}/{planned or '?'} launches" if made or planned else "")
-            cells.append(", ".join(filter(None, (f"{bad} bad" if bad else "", row.note, _awaited(row)))))
             style = _STYLES.get(row.state, "")
-            table.add_row(*(Text(visible(cell), style=style) for cell in cells))
+            table.add_row(*(Text(visible(column.text(row)), style=style) for column in columns))
         return table
+
+    def _columns(self) -> Iterator[_LiveColumn]:
+        yield _LiveColumn("state", lambda row: row.state, "right")
+        yield _LiveColumn("workpackage", lambda row: row.name)
+        yield _LiveColumn("job", lambda row: row.job, "right")
+        yield _LiveColumn("nodes", lambda row: row.nodes)
+        yield _LiveColumn("time", self._elapsed, "right")
+        yield _LiveColumn("launches", _launches, "right")
+        yield _LiveColumn("", _remarks)
+
+    def _elapsed(self, row: WorkpackageRow) -> str:
+        elapsed_s = self._took.get(row.name) if row.elapsed_s is None else row.elapsed_s
+        return "" if elapsed_s is None else format_duration(elapsed_s)
+
+
+class _LiveColumn(NamedTuple):
+    """A column of the live table: its name, its text in the row of a workpackage, and to which side."""
+
+    name: str
+    text: Callable[[WorkpackageRow], str]
+    justify: Literal["left", "right"] = "left"
+
+
+def _launches(row: WorkpackageRow) -> str:
+    made, planned = row.progress.made, row.progress.planned
+    return f"{made}/{planned or '?'} launches" if made or planned else ""
+
+
+def _remarks(row: WorkpackageRow) -> str:
+    bad = f"{row.progress.failed} bad" if row.progress.failed else ""
+    return ", ".join(filter(None, (bad, row.note, _awaited(row))))
 
 
 def _awaited(row: WorkpackageRow) -> str:

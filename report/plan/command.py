@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
+    from npc.catalogue.row import Step
     from npc.report.plan.planning import Machine, Plan
 
 SCHEMA: Final = 1
@@ -173,21 +174,35 @@ def _in_bytes(setting: str, text: str) -> str:
         return ", ".join(words)
 
 
+def _node_counts(step: Step, machine: Machine) -> str:
+    """On how many nodes each of its jobs runs, of those that there are."""
+    return ", ".join(dict.fromkeys(str(min(number, machine.nodes)) for number in step.nodes))
+
+
+def _expected(step: Step, plan: Plan) -> str:
+    from npc.records.units import format_duration
+
+    lacks = set(step.commands) & plan.machine.missing
+    return "unavailable" if lacks else format_duration(step.duration(plan.samples))
+
+
 def _text(plan: Plan) -> str:
     from npc.columns import columns
+    from npc.page.blocks import Column, Table
     from npc.places import home, own, shown, workplace
     from npc.records.units import format_duration, plural
     from npc.statistics.medians import MIN_SAMPLES
 
-    rows = [("benchmark", "tag", "nodes", "jobs", "launches", "expected", "measures", "sizes")]
-    for step in plan.steps:
-        gone = set(step.commands) & plan.machine.missing
-        expected = "unavailable" if gone else format_duration(step.duration(plan.samples))
-        nodes = dict.fromkeys(str(min(number, plan.machine.nodes)) for number in step.nodes)
-        launches = str(step.launches_of(plan.samples))
-        sizes = "; ".join(_in_bytes(name, text) for name, text in step.sizes)
-        tags, jobs = "/".join(step.tags), str(step.jobs)
-        rows.append((step.name, tags, ", ".join(nodes), jobs, launches, expected, step.measures, sizes))
+    table: list[Column[Step]] = [
+        Column("benchmark", lambda step: step.name),
+        Column("tag", lambda step: "/".join(step.tags)),
+        Column("nodes", lambda step: _node_counts(step, plan.machine)),
+        Column("jobs", lambda step: str(step.jobs)),
+        Column("launches", lambda step: str(step.launches_of(plan.samples))),
+        Column("expected", lambda step: _expected(step, plan)),
+        Column("measures", lambda step: step.measures),
+        Column("sizes", lambda step: "; ".join(_in_bytes(name, text) for name, text in step.sizes)),
+    ]
     path = [] if own("npc") == "npc" else [f"export PATH={shlex.quote(f'{sys.prefix}/bin')}:$PATH"]
     times = f", {plan.runs} times" if plan.runs > 1 else ""
     samples = plural(plan.samples, "sample")
@@ -198,7 +213,7 @@ def _text(plan: Plan) -> str:
         f"To know: {plan.question}\nModel:   {plan.model}.\n"
         f"Expect:  {format_duration(plan.seconds)} of {format_duration(plan.budget_s)}{times}, "
         f"{samples} of each case, waiting for nodes not counted.",
-        "\n".join(columns(rows)),
+        "\n".join(columns(Table.of("", plan.steps, table).texts())),
         "\n".join(plan.notes),
         "\n  ".join([f"Type {'here' if place == '.' else f'in {place}'}:", *path, *plan.lines]),
         f"The same run by JUBE alone:\n  {plan.jube}",

@@ -61,8 +61,9 @@ def report(
 
     from npc.machine.fabric import InvalidTopology, load
     from npc.report.history import NoHistory, read_history, usual_history
+    from npc.report.joined_runs import under_ceilings
     from npc.report.page import build, render
-    from npc.report.runs import Report, read_runs, under_ceilings
+    from npc.report.runs import Report, read_runs
     from npc.report.tried import TRIED_FILE
 
     if not runs and not history:

@@ -17,7 +17,8 @@ from npc.records.record import Record
 from npc.records.series import share_taken
 from npc.records.units import METRICS, format_quantity, format_size, plural, several
 from npc.registration import Extension, extensions
-from npc.report.runs import Repeats, Report, Run, hosts_of
+from npc.report.repeats import Repeats
+from npc.report.runs import Report, Run, hosts_of
 from npc.report.sections import NothingToShow
 from npc.validity import unusable
 

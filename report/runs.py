@@ -1,7 +1,6 @@
-"""What a report is made from: runs with their records, grouped into series that have an id in the page.
+"""What a report is made from: runs with their records, grouped into series that have an anchor in the page.
 
-A series is what repeats of one measurement share; its id (`r0s3`: of the first run the fourth) is the anchor
-that every number of the page links to, where its samples stand with their raw files.
+Every number of the page links to its series' anchor, where its samples stand with their raw files.
 """
 
 from __future__ import annotations
@@ -27,81 +26,36 @@ from npc.records.launch import ENVIRONMENT, Launch
 from npc.records.pair_verdicts import PAIRS, BlamedByPairs, PairsVerdict, read_pairs
 from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
-from npc.records.series import Series, circumstances, identity, neutral_case, qualifiers, test_name
+from npc.records.series import Series, identity, qualifiers
 from npc.records.units import several
 from npc.report.history import HistoryView
 from npc.report.observed import Observed, read_observed
+from npc.report.repeats import Repeats
 from npc.roofline.analyse import analyse
 from npc.roofline.result import Ceiling, Estimate, Roofline
-from npc.statistics.medians import Summary, summarise
 from npc.validity import Violation, find_lies
 from npc.validity.disturbance import in_words, remark
 from npc.validity.rule import Circumstances
 from npc.validity.run import circumstances_of, platform_of
 
 
-@dataclass(frozen=True, slots=True)
-class Repeats:
-    """Records that repeat each other, in the order of the file; `ident` is their anchor in the page."""
-
-    ident: str
-    records: tuple[Record, ...]
-
-    @property
-    def first(self) -> Record:
-        """A record that stands for all: they differ in time, sample, status, value and raw file only."""
-        return self.records[0]
-
-    @property
-    def params(self) -> Mapping[str, str]:
-        """Those of a record that stands for all, and what its test's name says beside them."""
-        return {**self.first.params, **Series.of(self.first).by_name}
-
-    @property
-    def usable(self) -> list[Record]:
-        """Those whose value may be used."""
-        return [record for record in self.records if record.ok and record.value is not None]
-
-    @property
-    def summary(self) -> Summary | None:
-        """Median and interval of the usable ones; None if there are none."""
-        values = [record.value for record in self.usable if record.value is not None]
-        return summarise(values) if values else None
-
-    @property
-    def median(self) -> float:
-        """Of the usable ones; 0 if there are none."""
-        return self.summary.median if self.summary else 0.0
-
-    @property
-    def name(self) -> str:
-        """The benchmark and its case, without the variant of a kernel."""
-        return test_name(self.first.benchmark, neutral_case(self.first.benchmark, self.first.case))
-
-    @property
-    def qualifiers(self) -> str:
-        """The params that all its records have, and the kernel's variant, in words."""
-        shared = set.intersection(
-            *({*record.params.items(), *circumstances(record).items()} for record in self.records)
-        )
-        return ", ".join(f"{name} {text}" for name, text in sorted(shared))
-
-
 @dataclass(eq=False)
 class Run:
-    """A run, or the part of it that is of one platform. number: its place among the runs of the report.
+    """A run, or the part of it that is of one platform."""
 
-    folder: what raw paths of its records are relative to. platform: nominal limits, None if not known.
-    """
-
+    #: Its place among the runs of the report, from 0.
     number: int
+    #: What the page calls it.
     label: str
+    #: What raw paths of its records are relative to.
     folder: Path
+    #: In the order of the file.
     records: list[Record]
+    #: Nominal limits; None where they are not known.
     platform: Platform | None
     #: Why the platform's limits cannot be read, in words.
     problem: str = ""
-    #: Runs whose records are among its own (`joined`).
+    #: Runs whose records are among its own (`npc.report.joined_runs`).
     guests: tuple[Run, ...] = ()
 
     @cached_property
@@ -132,8 +86,8 @@ class Run:
     @cached_property
     def launches(self) -> list[Launch]:
         """Every launch that left a raw file, by the time of its start; `raw` relative to the run."""
-        found = (replace(launch, raw=raw) for raw, launch in self.circumstances.launches.items())
-        return sorted(found, key=lambda launch: (launch.started, launch.raw))
+        launches = (replace(launch, raw=raw) for raw, launch in self.circumstances.launches.items())
+        return sorted(launches, key=lambda launch: (launch.started, launch.raw))
 
     def launched(self, raws: Iterable[str]) -> tuple[Record, Launch] | None:
         """The first of these raw files' launches that is known, with a record of it."""
@@ -147,32 +101,31 @@ class Run:
         whole = read_environment(self.folder / ENVIRONMENT)
         if whole is not None:
             return whole
-        return next((each for each in self.circumstances.environments.values() if each), {})
+        return next(filter(None, self.circumstances.environments.values()), {})
 
     @cached_property
     def environments(self) -> list[Mapping[str, Any]]:
         """``environment.json`` of each host that has one, its own first."""
         own = (run.environment for run in (self, *self.guests))
-        found: dict[str, Mapping[str, Any]] = {}
-        for each in (*own, *self.circumstances.environments.values()):
-            if each:
-                found.setdefault(str((each.get("host") or {}).get("name")), each)
-        return list(found.values())
+        by_host: dict[str, Mapping[str, Any]] = {}
+        for environment in filter(None, (*own, *self.circumstances.environments.values())):
+            by_host.setdefault(str((environment.get("host") or {}).get("name")), environment)
+        return list(by_host.values())
 
     def facts(self, *keys: str) -> Iterator[tuple[str, Any]]:
         """(host, what its ``environment.json`` has below `keys`), where it has something."""
         for environment in self.environments:
-            if (found := below(environment, *keys)) is not None:
+            if (fact := below(environment, *keys)) is not None:
                 host = environment.get("host") or {}
-                yield str(host.get("name", "this machine")), found
+                yield str(host.get("name", "this machine")), fact
 
     def by_hosts(self, benchmark: str) -> dict[tuple[str, ...], list[Repeats]]:
         """Hosts → the usable series of a benchmark there."""
-        found: defaultdict[tuple[str, ...], list[Repeats]] = defaultdict(list)
+        by_hosts: defaultdict[tuple[str, ...], list[Repeats]] = defaultdict(list)
         for series in self.series:
             if series.first.benchmark == benchmark and series.usable:
-                found[series.first.hosts].append(series)
-        return found
+                by_hosts[series.first.hosts].append(series)
+        return by_hosts
 
     @cached_property
     def roofline(self) -> Roofline:
@@ -182,7 +135,7 @@ class Run:
     @property
     def inside_mpi(self) -> list[Observed]:
         """Launches of programs whose MPI was looked into, the newest first."""
-        return [each for each in self.observed if each.profile.ranks]
+        return [launch for launch in self.observed if launch.profile.ranks]
 
     @cached_property
     def observed(self) -> list[Observed]:
@@ -192,13 +145,17 @@ class Run:
     def links(self, *layers: Layer) -> list[Ceiling]:
         """Bandwidths between nodes of tests of some layers, the fastest first."""
         return [
-            each for each in self.roofline.of_kind("network") if each.nodes > 1 and _layer(each) in layers
+            link for link in self.roofline.of_kind("network") if link.nodes > 1 and _layer(link) in layers
         ]
 
     def latencies(self, *layers: Layer, nodes: bool = True) -> list[Estimate]:
         """Half round trips between nodes (else within one) of some layers, the quickest first."""
-        found = [each for each in self.roofline.latencies if (each.nodes > 1) == nodes]
-        return sorted((each for each in found if _layer(each) in layers), key=lambda each: each.value)
+        latencies = (
+            latency
+            for latency in self.roofline.latencies
+            if (latency.nodes > 1) == nodes and _layer(latency) in layers
+        )
+        return sorted(latencies, key=lambda latency: latency.value)
 
     def records_of(self, estimate: Estimate) -> list[str]:
         """Ids of the series that a median of the roofline was taken over."""
@@ -211,21 +168,22 @@ class Run:
 
     def behind(self, raw: Iterable[str], size: int | None, params: Mapping[str, str]) -> list[Repeats]:
         """The series of a size, with all these settings and qualifiers, of which raw files tell."""
-        found = {series.ident: series for name in raw for series in self._by_raw.get((name, size), ())}
+        by_ident = {series.ident: series for name in raw for series in self._by_raw.get((name, size), ())}
         return [
             series
-            for series in found.values()
+            for series in by_ident.values()
             if identity(params).items() <= series.params.items()
             and qualifiers(params) == qualifiers(series.params)
         ]
 
     @cached_property
     def _by_raw(self) -> Mapping[tuple[str, int | None], list[Repeats]]:
-        found: defaultdict[tuple[str, int | None], list[Repeats]] = defaultdict(list)
+        """Raw file and size → the series with a usable record of them."""
+        by_raw: defaultdict[tuple[str, int | None], list[Repeats]] = defaultdict(list)
         for series in self.series:
             for raw in {record.raw for record in series.usable}:
-                found[raw, series.first.size].append(series)
-        return found
+                by_raw[raw, series.first.size].append(series)
+        return by_raw
 
     @cached_property
     def pair_verdicts(self) -> list[tuple[Path, tuple[PairsVerdict, ...]]]:
@@ -314,10 +272,12 @@ class Run:
 
 @dataclass(eq=False)
 class Report:
-    """Everything that sections draw from. folder: where the page will lie, which links are relative to."""
+    """Everything that sections draw from."""
 
     runs: list[Run]
+    #: Where the page will lie; its links are relative to that.
     folder: Path
+    #: Nights, if a history was named.
     history: HistoryView | None = None
     #: Racks and switches, if somebody said which there are.
     topology: Topology | None = None
@@ -359,17 +319,17 @@ def read_runs(paths: Sequence[Path], limits: str = "") -> list[Run]:
 
     Raises FileNotFoundError, OSError, `npc.InvalidRecord`, all with the file in their message.
     """
-    found: list[tuple[Path, str, list[Record]]] = []
+    parts: list[tuple[Path, str, list[Record]]] = []
     for path in dict.fromkeys(records_file(path).resolve() for path in paths):
         records = read_run(path)
         folder = path if path.is_dir() else path.parent
         platforms = dict.fromkeys(record.platform for record in records) or {"": None}
-        found += [
+        parts += [
             (folder, name, [record for record in records if record.platform == name]) for name in platforms
         ]
-    labels = _labels([(folder, name) for folder, name, _ in found])
+    labels = _labels([(folder, name) for folder, name, _ in parts])
     runs = []
-    for number, (label, (folder, name, records)) in enumerate(zip(labels, found, strict=True)):
+    for number, (label, (folder, name, records)) in enumerate(zip(labels, parts, strict=True)):
         platform, problem = None, ""
         try:
             platform = platform_of(records, limits or name)
@@ -384,54 +344,8 @@ def program_of(record: Record, launch: Launch) -> str:
     return launch.params.get("program") or f"{record.benchmark} {launch.case}"
 
 
-def joined(run: Run, guests: Sequence[Run]) -> Run:
-    """`run` with the records, launches and environments of other runs of its platform as its own; their raw
-    paths lead from its folder to theirs."""
-    environments, launches = dict(run.circumstances.environments), dict(run.circumstances.launches)
-    records = list(run.records)
-    for guest in guests:
-        way = Path(os.path.relpath(guest.folder, run.folder))
-        moved = {raw: (way / raw).as_posix() if raw else "" for raw in {each.raw for each in guest.records}}
-        records += [replace(record, raw=moved[record.raw]) for record in guest.records]
-        environments |= {moved[raw]: found for raw, found in guest.circumstances.environments.items()}
-        launches |= {moved[raw]: launch for raw, launch in guest.circumstances.launches.items()}
-    whole = Run(run.number, run.label, run.folder, records, run.platform, run.problem, tuple(guests))
-    whole.circumstances = Circumstances(run.circumstances.platform, environments, launches)
-    return whole
-
-
-def under_ceilings(runs: Sequence[Run]) -> list[Run]:
-    """The runs; those that are applications alone are joined to the newest of their platform with ceilings.
-
-    What `npc observe` saw has no ceilings of its own, and says nothing without them. What both measured is
-    there to be compared, so such runs stay apart.
-    """
-    if len(runs) < 2:
-        return list(runs)
-    newest: dict[str, Run] = {}
-    for run in sorted(runs, key=lambda run: max((record.time for record in run.records), default="")):
-        if run.roofline.ceilings:
-            newest[run.platform_name] = run
-    guests: defaultdict[int, list[Run]] = defaultdict(list)
-    for run in runs:
-        under = newest.get(run.platform_name)
-        alone = run.roofline.applications and not run.roofline.ceilings
-        if under and alone and not _tests(run) & _tests(under):
-            guests[under.number].append(run)
-    gone = {run.number for some in guests.values() for run in some}
-    return [
-        joined(run, guests[run.number]) if run.number in guests else run
-        for run in runs
-        if run.number not in gone
-    ]
-
-
 def _layer(estimate: Estimate) -> Layer:
     return catalogue.find(estimate.benchmark, estimate.case).layer
-
-
-def _tests(run: Run) -> set[tuple[object, ...]]:
-    return {Series.of(record) for record in run.records}
 
 
 def _labels(named: Sequence[tuple[Path, str]]) -> list[str]:
@@ -441,9 +355,9 @@ def _labels(named: Sequence[tuple[Path, str]]) -> list[str]:
         lambda folder, name: f"{name} {folder.name}",
         lambda folder, name: f"{name} {folder}",
     ):
-        found = [label(folder, name) for folder, name in named]
-        if len(set(found)) == len(found):
-            return found
+        labels = [label(folder, name) for folder, name in named]
+        if len(set(labels)) == len(labels):
+            return labels
     return [f"{name} {number}" for number, (_, name) in enumerate(named)]
 
 

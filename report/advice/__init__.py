@@ -19,7 +19,8 @@ from npc.machine.platform import InvalidPlatform, find_platform
 from npc.machine.programs import PROGRAMS_FILE, BestSetting, remembered
 from npc.registration import extensions
 from npc.report.advice.rule import RULES, AdviceRule, Hint
-from npc.report.runs import Run, joined, program_of, read_runs
+from npc.report.joined_runs import joined
+from npc.report.runs import Run, program_of, read_runs
 
 
 def gather(paths: Sequence[Path], platform: str = "") -> Run:

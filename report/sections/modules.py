@@ -16,7 +16,8 @@ from npc.figures.pairs import Pair, Pairs
 from npc.machine.fabric import modules, natural, short_name
 from npc.page.blocks import Block, Column, Table, Text, count, grid_figure, interval, quantity
 from npc.records.units import METRICS, format_quantity
-from npc.report.runs import Repeats, Report, Run
+from npc.report.repeats import Repeats
+from npc.report.runs import Report, Run
 from npc.report.sections import of_runs, present
 from npc.report.sections.pairs import PairTest, tests_of_pairs
 from npc.statistics.medians import summarise

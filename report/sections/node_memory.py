@@ -26,7 +26,8 @@ from npc.page.blocks import (
     size_cell,
 )
 from npc.records.units import format_quantity
-from npc.report.runs import Repeats, Report, Run
+from npc.report.repeats import Repeats
+from npc.report.runs import Report, Run
 from npc.report.sections import of_runs, present
 
 TITLE = "Memory of a node"

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from npc import catalogue
 from npc.page.blocks import Block, Cell, Column, Table, count, number, percent, quantity
 from npc.records.series import CORE
-from npc.report.runs import Repeats, Report, Run
+from npc.report.repeats import Repeats
+from npc.report.runs import Report, Run
 from npc.report.sections import of_runs, present
 
 TITLE = "OS noise"

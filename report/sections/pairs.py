@@ -25,7 +25,8 @@ from npc.page.blocks import (
 from npc.records.pair_verdicts import PairsJudgement, PairsVerdict
 from npc.records.series import test_name
 from npc.records.units import METRICS, format_quantity, format_size
-from npc.report.runs import Repeats, Report, Run
+from npc.report.repeats import Repeats
+from npc.report.runs import Report, Run
 from npc.report.sections import of_runs, present
 
 TITLE = "Pairs of nodes"

@@ -21,7 +21,7 @@ from npc.records.record import Record
 from npc.records.units import format_duration, format_quantity, format_size, plural
 from npc.report.advice.rule import TrialChange
 from npc.report.advice.trying import Experiment, TrialAnswer, answer, compared, mpi_of, times, word_of
-from npc.report.compare.pairs import ComparedSide, Pair
+from npc.report.compare.compared_series import ComparedSeries, ComparedSide
 from npc.report.runs import Run
 from npc.validity.disturbance import in_words, remark
 
@@ -44,7 +44,9 @@ def announced(experiment: Experiment, folder: Path) -> str:
     )
 
 
-def text(experiment: Experiment, folder: Path, records: Sequence[Record], pairs: Sequence[Pair]) -> str:
+def text(
+    experiment: Experiment, folder: Path, records: Sequence[Record], pairs: Sequence[ComparedSeries]
+) -> str:
     """The table, and the answer below it."""
     rows = [HEADER, *map(row, pairs)]
     parts = ["\n".join(columns(rows, right={1, 2, 3, 4}))] if pairs else []
@@ -63,7 +65,7 @@ def text(experiment: Experiment, folder: Path, records: Sequence[Record], pairs:
     return "\n\n".join([*parts, "\n".join(lines)])
 
 
-def keep(experiment: Experiment, folder: Path, pairs: Sequence[Pair]) -> str:
+def keep(experiment: Experiment, folder: Path, pairs: Sequence[ComparedSeries]) -> str:
     """Remember the change for the platform, where it was shown to help and to harm nowhere; a sentence that
     says where, empty where nothing was shown. Raises OSError where even `folder` cannot be written."""
     found = answer(pairs, experiment.trial)
@@ -115,7 +117,7 @@ def _other_mpi(experiment: Experiment, folder: Path) -> str:
     return now if experiment.library and now != experiment.library else ""
 
 
-def _times(pair: Pair) -> str:
+def _times(pair: ComparedSeries) -> str:
     """How many times as fast, with the interval."""
     ends = [1 / end if times(pair) != pair.ratio else end for end in (pair.low, pair.high) if end]
     around = f" [{_ratio(min(ends))}, {_ratio(max(ends))}]" if len(ends) == 2 else ""
@@ -127,11 +129,11 @@ def _ratio(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio >= 100 else f"{ratio:#.3g}"
 
 
-def _size(pair: Pair) -> str:
+def _size(pair: ComparedSeries) -> str:
     return format_size(pair.size) or pair.test
 
 
-def row(pair: Pair) -> tuple[str, ...]:
+def row(pair: ComparedSeries) -> tuple[str, ...]:
     """A pair in the columns of `HEADER`."""
     counts = "/".join("–" if half is None else str(half.launches) for half in (pair.a, pair.b))
     interval = "" if pair.low is None or pair.high is None else f"[{_ratio(pair.low)}, {_ratio(pair.high)}]"
@@ -150,7 +152,7 @@ def _median(half: ComparedSide | None, unit: str) -> str:
     return "" if half is None else format_quantity(half.median, unit, 3)
 
 
-def document(experiment: Experiment, folder: Path, pairs: Sequence[Pair]) -> dict[str, Any]:
+def document(experiment: Experiment, folder: Path, pairs: Sequence[ComparedSeries]) -> dict[str, Any]:
     """``tried.json``, and what ``--json`` prints."""
     found = answer(pairs, experiment.trial)
     return {
@@ -192,7 +194,7 @@ class TriedHints(NamedTuple):
     rule: str
     seen: str
     change: str
-    pairs: list[Pair]
+    pairs: list[ComparedSeries]
     answer: TrialAnswer
     lines: list[str]
 

@@ -33,7 +33,9 @@ from npc.records.series import identity
 from npc.records.units import METRICS, plural
 from npc.report.advice import Advice
 from npc.report.advice.rule import AdviceRule, Hint, TrialChange
-from npc.report.compare.pairs import Choice, Pair, compare_sides
+from npc.report.compare.compared_series import ComparedSeries
+from npc.report.compare.comparison import compare_sides
+from npc.report.compare.matching import Choice
 from npc.report.compare.sides import Side
 from npc.report.runs import Run, program_of
 
@@ -314,7 +316,7 @@ def _npc(*words: str) -> None:
     subprocess.run(python("-m", "npc", *words), stdout=subprocess.PIPE, start_new_session=True)
 
 
-def compared(records: Sequence[Record], folder: Path) -> list[Pair]:
+def compared(records: Sequence[Record], folder: Path) -> list[ComparedSeries]:
     """Every series without and with the change, by test and size; the ratio is with over without.
 
     Params that the change itself has changed (the number of threads) tell no series apart.
@@ -335,12 +337,12 @@ def compared(records: Sequence[Record], folder: Path) -> list[Pair]:
     )
     pairs = [
         replace(pair, reason=pair.reason.partition(" (npc characterise")[0])  # here it is --launches
-        for pair in compare_sides(a, b, choice).pairs
+        for pair in compare_sides(a, b, choice).series
     ]
     return sorted(pairs, key=lambda pair: (pair.test, pair.metric, pair.size or 0))
 
 
-def word_of(pair: Pair) -> str:
+def word_of(pair: ComparedSeries) -> str:
     """``better``, ``worse``, `NO_DIFFERENCE` where the interval holds 1 or many tests explain it, …"""
     return NO_DIFFERENCE if pair.verdict == "same" else pair.verdict
 
@@ -350,25 +352,25 @@ class TrialAnswer:
     """word: of the series that the hint is about. about: these, elsewhere: the others."""
 
     word: str
-    about: tuple[Pair, ...]
-    elsewhere: tuple[Pair, ...]
+    about: tuple[ComparedSeries, ...]
+    elsewhere: tuple[ComparedSeries, ...]
 
     @property
-    def best(self) -> Pair | None:
+    def best(self) -> ComparedSeries | None:
         """Of the better ones that the hint is about, the one with the largest effect."""
         return max((pair for pair in self.about if pair.verdict == "better"), key=times, default=None)
 
 
-def times(pair: Pair) -> float:
+def times(pair: ComparedSeries) -> float:
     """How many times as fast it is with the change."""
     ratio = pair.ratio or 1.0
     return 1 / ratio if METRICS[pair.metric].better == "lower" else ratio
 
 
-def answer(pairs: Sequence[Pair], trial: TrialChange) -> TrialAnswer:
+def answer(pairs: Sequence[ComparedSeries], trial: TrialChange) -> TrialAnswer:
     """What they say together: better, worse, better and worse, no difference shown, or not comparable."""
 
-    def concerned(pair: Pair) -> bool:
+    def concerned(pair: ComparedSeries) -> bool:
         return trial.sizes is None or (
             pair.size is not None and trial.sizes[0] <= pair.size <= trial.sizes[1]
         )

@@ -16,7 +16,7 @@ from npc.parameters import PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npc.report.compare.pairs import Comparison
+    from npc.report.compare.comparison import Comparison
     from npc.report.compare.sides import Side
 
 #: A difference of the kind that ``--fail-on`` names.
@@ -40,7 +40,7 @@ _MOST_NAMES: Final = 12
 )
 @click.option(
     "--ignore", multiple=True, metavar="NAME",
-    help="What may differ in a pair: size, nodes, version, or a param's name; disturbed: use disturbed "
+    help="What may differ in a series: size, nodes, version, or a param's name; disturbed: use disturbed "
     "records, too. May be repeated.",
 )  # fmt: skip
 @click.option(
@@ -101,8 +101,10 @@ def compare(
     Exit codes: 0; 1 nothing can be compared, or it cannot be told whether what differs is worse; 2 usage; 7
     what --fail-on asks for.
     """
+    from npc.report.compare.compared_series import direction
+    from npc.report.compare.comparison import compare_sides
     from npc.report.compare.earlier import EarlierRuns
-    from npc.report.compare.pairs import Choice, compare_sides, direction
+    from npc.report.compare.matching import Choice
     from npc.report.history import usual_history
 
     status_line.show(f"reading {' '.join(what)}")
@@ -116,17 +118,22 @@ def compare(
         comparisons.append(compare_sides(a, b, choice, past.before(a, b)))
     status_line.show("")
     if by == "benchmark":  # tools that measure something else have nothing to compare
-        comparisons = [each for each in comparisons if any("only in" not in p.reason for p in each.pairs)]
+        comparisons = [
+            each for each in comparisons if any("only in" not in series.reason for series in each.series)
+        ]
     _show(comparisons, by, form, everything)
     if plot is not None:
         _draw(sides, plot)
-    if not any(pair.verdict != "not comparable" for each in comparisons for pair in each.pairs):
+    compared = [series for comparison in comparisons for series in comparison.series]
+    if all(series.verdict == "not comparable" for series in compared):
         click.echo("npc compare: no series can be compared; --all says why of each", err=True)
         sys.exit(1)
     wanted = ("worse",) if fail_on == "worse" else ("worse", "better", "different")
-    if fail_on and any(pair.verdict in wanted for each in comparisons for pair in each.pairs):
+    if fail_on and any(series.verdict in wanted for series in compared):
         sys.exit(EXIT_DIFFERS)
-    undecided = [pair for each in comparisons for pair in each.of("different") if direction(pair) == "worse"]
+    undecided = [
+        series for series in compared if series.verdict == "different" and direction(series) == "worse"
+    ]
     if fail_on and undecided:
         differ = f"{len(undecided)} series differ{'s' if len(undecided) == 1 else ''} {undecided[0].reason}"
         click.echo(
@@ -142,8 +149,7 @@ def _sides(
 ) -> tuple[list[Side], list[Side]]:
     """(what was named, whole; two sides of it or more, the reference first)."""
     from npc.records.record import InvalidRecord
-    from npc.report.compare.pairs import narrowed
-    from npc.report.compare.sides import NoSide, name_sides, read_side, split_side
+    from npc.report.compare.sides import NoSide, name_sides, narrowed, read_side, split_side
 
     try:
         whole = [read_side(word, history) for word in what]
@@ -185,10 +191,10 @@ def _show(comparisons: Sequence[Comparison], by: str, form: str, everything: boo
     elif form == "csv":
         click.echo(outputs.to_csv(comparisons), nl=False)
     elif form == "markdown":
-        click.echo("\n\n".join(outputs.to_markdown(each, everything) for each in comparisons))
+        click.echo("\n\n".join(outputs.to_markdown(comparison, everything) for comparison in comparisons))
     else:
-        for each in comparisons:
-            outputs.show(each, everything)
+        for comparison in comparisons:
+            outputs.show(comparison, everything)
 
 
 def _draw(sides: Sequence[Side], folder: Path) -> None:

@@ -11,6 +11,7 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -137,3 +138,17 @@ def split_side(sides: Iterable[Side], by: str) -> list[Side]:
         raise NoSide(f"--by {by}: nothing to compare, the records have {found}")
     split = [Side(value, runs, folders) for value, runs in sorted(groups.items())]
     return name_sides(split) if by == "run" else split
+
+
+def narrowed(side: Side, patterns: Sequence[str]) -> Side:
+    """Only tests whose ``case``, ``benchmark`` or ``benchmark/case`` matches one of `patterns`."""
+    if not patterns:
+        return side
+
+    def wanted(record: Record) -> bool:
+        names = (record.case, record.benchmark, f"{record.benchmark}/{record.case}")
+        return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+    return replace(
+        side, records={run: [r for r in records if wanted(r)] for run, records in side.records.items()}
+    )

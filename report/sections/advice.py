@@ -15,7 +15,7 @@ from npc.page.blocks import (
 from npc.records.units import plural
 from npc.report.advice import Advice, advise, conclusion
 from npc.report.advice.rule import AdviceRule, Hint
-from npc.report.compare.pairs import Pair
+from npc.report.compare.compared_series import ComparedSeries
 from npc.report.runs import Report, Run
 from npc.report.score import Score, Scores, measured, score
 from npc.report.sections import runs_of
@@ -89,17 +89,17 @@ def _tried(report: Report, run: Run, tried: TriedHints) -> Iterator[Block]:
     name, columns = f"Tried, rule {tried.rule}: {tried.change}", (*HEADER[:-1], "answer")
     href = report.href(run, TRIED_FILE)
     about, elsewhere = (
-        tuple(_of_trial(pair, href) for pair in pairs)
-        for pairs in (tried.answer.about, tried.answer.elsewhere)
+        tuple(_of_trial(series, href) for series in compared)
+        for compared in (tried.answer.about, tried.answer.elsewhere)
     )
     yield Table(name, columns, about, note=" ".join(tried.lines))
     if elsewhere:
         yield Table(f"{name}: what the hint is not about", columns, elsewhere, folded=True)
 
 
-def _of_trial(pair: Pair, href: str) -> tuple[Cell, ...]:
-    test, *numbers, answer = row(pair)
-    kind = _KINDS.get(pair.verdict, "")
+def _of_trial(series: ComparedSeries, href: str) -> tuple[Cell, ...]:
+    test, *numbers, answer = row(series)
+    kind = _KINDS.get(series.verdict, "")
     return (
         Cell(test, href=href),
         *(Cell(number, kind="number") for number in numbers),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from npc.page.blocks import NOTHING, Block, Cell, Column, Table, Text, quantity
+from npc.report.compare.compared_series import ComparedSeries, ComparedSide
+from npc.report.compare.comparison import compare_sides
 from npc.report.compare.earlier import EarlierRuns
-from npc.report.compare.outputs import headline, pair_columns, remarks
-from npc.report.compare.pairs import Choice, ComparedSide, Pair, compare_sides
+from npc.report.compare.matching import Choice
+from npc.report.compare.remarks import headline, remarks
 from npc.report.compare.sides import Side
+from npc.report.compare.table import series_columns
 from npc.report.history import usual_history
 from npc.report.runs import Report, Run
 from npc.report.sections import NothingToShow, environment, runs_of
@@ -37,10 +40,10 @@ def _compared(a: Run, b: Run, past: EarlierRuns) -> Iterator[Block]:
     if comparison.environment:
         names = ", ".join(fact.what for fact in comparison.environment)
         yield Text(f"Their environments differ in {names}: see “{environment.TITLE}”.")
-    differing = [pair for pair in comparison.pairs if pair.verdict in _SHOWN]
+    differing = [series for series in comparison.series if series.verdict in _SHOWN]
     if differing:
         yield _table(a, b, differing, f"What differs: {b.label} against {a.label}", folded=False)
-    rest = [pair for pair in comparison.pairs if pair.verdict not in _SHOWN]
+    rest = [series for series in comparison.series if series.verdict not in _SHOWN]
     if rest:
         yield _table(a, b, rest, f"Same or not comparable: {b.label} against {a.label}", folded=True)
 
@@ -49,23 +52,23 @@ def _side(run: Run) -> Side:
     return Side(run.label, {str(run.folder): run.records}, {str(run.folder): run.folder})
 
 
-def _table(a: Run, b: Run, pairs: list[Pair], caption: str, folded: bool) -> Table:
-    columns = pair_columns(
-        Column(a.label, lambda pair: _median(pair, pair.a, a)),
-        Column(b.label, lambda pair: _median(pair, pair.b, b)),
+def _table(a: Run, b: Run, compared: Sequence[ComparedSeries], caption: str, folded: bool) -> Table:
+    columns = series_columns(
+        Column(a.label, lambda series: _median(series, series.a, a)),
+        Column(b.label, lambda series: _median(series, series.b, b)),
         ratio="ratio",
         launches="launches",
     )
-    return Table.of(caption, pairs, columns, folded=folded, filtered=True)
+    return Table.of(caption, compared, columns, folded=folded, filtered=True)
 
 
-def _median(pair: Pair, side: ComparedSide | None, run: Run) -> Cell:
-    """A side's median, which leads to its series."""
+def _median(series: ComparedSeries, side: ComparedSide | None, run: Run) -> Cell:
+    """A side's median, which leads to its samples."""
     if side is None:
         return NOTHING
     records = [
-        series.ident
-        for series in run.behind(side.raw, side.size, pair.params)
-        if (series.name, series.first.metric) == (pair.test, pair.metric)
+        repeats.ident
+        for repeats in run.behind(side.raw, side.size, series.params)
+        if (repeats.name, repeats.first.metric) == (series.test, series.metric)
     ]
-    return quantity(side.median, pair.unit, records)
+    return quantity(side.median, series.unit, records)

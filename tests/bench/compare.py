@@ -21,7 +21,8 @@ from itertools import combinations
 from pathlib import Path
 
 from npc.records.record import Record, save_csv
-from npc.report.compare.pairs import Choice, Comparison, compare_sides
+from npc.report.compare.comparison import Comparison, compare_sides
+from npc.report.compare.matching import Choice
 from npc.report.compare.sides import Side, read_side
 from tests.made.launch_noise import CASES, NOISES, RUN_NOISES, SIZES, Noise, RunNoise, simulated
 from tests.paths import ROOT
@@ -39,7 +40,7 @@ def side(name: str, *runs: Sequence[Record]) -> Side:
 
 def called(comparison: Comparison) -> float:
     """Share of the series that can be compared which are called different."""
-    compared = [pair for pair in comparison.pairs if pair.verdict != "not comparable"]
+    compared = [pair for pair in comparison.series if pair.verdict != "not comparable"]
     return len(comparison.of("better", "worse", "different")) / len(compared)
 
 
@@ -84,7 +85,7 @@ def wrong_single(pairs: int, between: RunNoise, earlier: int = 20, slower: float
             worse = {pair.test.split(" ")[1] for pair in comparison.of("worse")}
             shares.append(len(worse & set(together)) / len(together))
         else:
-            shares.append(len(comparison.of("better", "worse")) / len(comparison.pairs))
+            shares.append(len(comparison.of("better", "worse")) / len(comparison.series))
     return sum(shares) / len(shares)
 
 
@@ -96,7 +97,7 @@ def found(pairs: int, noise: Noise, slower: float, runs: int = 1, drift: float =
     for _ in range(pairs):
         a = side("A", *(simulated(rng, noise, drift=drift) for _ in range(runs)))
         b = side("B", *(simulated(rng, noise, drift=drift, factors=factors) for _ in range(runs)))
-        for pair in compare_sides(a, b, Choice(run_to_run=0.01)).pairs:
+        for pair in compare_sides(a, b, Choice(run_to_run=0.01)).series:
             if pair.test.split(" ")[1] in factors:
                 total += 1
                 hits += pair.verdict == "worse"

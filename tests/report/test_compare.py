@@ -23,6 +23,8 @@ from npc.page.blocks import Table, Text
 from npc.records.history import History, of_night
 from npc.records.record import Record, replace, save_csv, write_csv
 from npc.records.run import read_run
+from npc.report.compare.compared_series import ComparedSeries
+from npc.report.compare.comparison import compare_sides
 from npc.report.compare.difference import (
     LaunchValue,
     RunNoise,
@@ -31,10 +33,11 @@ from npc.report.compare.difference import (
     spread_of_runs,
 )
 from npc.report.compare.earlier import EarlierRuns
-from npc.report.compare.outputs import COLUMNS, headline, remarks
-from npc.report.compare.pairs import Choice, Pair, compare_sides
+from npc.report.compare.matching import Choice
 from npc.report.compare.plots import sweeps_of
+from npc.report.compare.remarks import headline, remarks
 from npc.report.compare.sides import NoSide, Side, read_side, split_side
+from npc.report.compare.table import COLUMNS
 from npc.report.runs import Report, read_runs
 from npc.report.sections.comparison import build
 from npc.statistics.medians import false_discovery
@@ -56,13 +59,13 @@ def observations(values: Sequence[float], run: str = "0") -> list[LaunchValue]:
     return [LaunchValue(f"2026-11-21T08:00:{number:02d}", run, value) for number, value in enumerate(values)]
 
 
-def compared(a: Sequence[Record], b: Sequence[Record], **choice: object) -> tuple[Pair, ...]:
+def compared(a: Sequence[Record], b: Sequence[Record], **choice: object) -> tuple[ComparedSeries, ...]:
     """The pairs of two runs of a machine whose runs are all alike, if nothing else is said."""
     chosen = Choice(**{"run_to_run": 0.0, **choice})  # type: ignore[arg-type]
-    return compare_sides(side("A", a), side("B", b), chosen).pairs
+    return compare_sides(side("A", a), side("B", b), chosen).series
 
 
-def cells(pair: Pair) -> list[str]:
+def cells(pair: ComparedSeries) -> list[str]:
     """The row of a pair on a terminal."""
     return [column.cell(pair).text for column in COLUMNS]
 
@@ -346,22 +349,22 @@ def test_tools_with_other_sizes_are_compared_at_the_nearest() -> None:
     ]
     iperf3, qperf, sockperf = split_side([Side("run", {"run": of_run})], "benchmark")
     comparison = compare_sides(qperf, sockperf, Choice(by="benchmark", run_to_run=0.01))
-    near = comparison.pairs[0]
+    near = comparison.series[0]
     assert near.verdict == "worse" and near.ratio == pytest.approx(0.5) and near.size is None
     assert near.a and near.b and (near.a.size, near.b.size) == (61440, 64000)
-    assert [pair.size for pair in comparison.pairs[1:]] == [4096]
+    assert [pair.size for pair in comparison.series[1:]] == [4096]
     assert any(
         line.startswith("1 pair is of the nearest sizes, not of one (TCP bandwidth 60 KiB/62.5 KiB)")
         for line in remarks(comparison)
     )
     # more than twice as large is another size, unless told to ignore that
-    apart = compare_sides(iperf3, qperf, Choice(by="benchmark")).pairs
+    apart = compare_sides(iperf3, qperf, Choice(by="benchmark")).series
     assert {pair.reason for pair in apart} == {
         "other size: 128 KiB in iperf3, 60 KiB in qperf",
         "other size: 128 KiB in iperf3, 4 KiB in qperf",
     }
     assert {pair.ignore for pair in apart} == {("size",)}
-    told = compare_sides(iperf3, qperf, Choice(by="benchmark", ignore=["size"], run_to_run=0.01)).pairs
+    told = compare_sides(iperf3, qperf, Choice(by="benchmark", ignore=["size"], run_to_run=0.01)).series
     assert [(pair.verdict, pair.b and pair.b.size) for pair in told] == [
         ("better", 61440),
         ("not comparable", 4096),
@@ -397,9 +400,9 @@ def test_sides_by_what_records_say() -> None:
     ]
     split = split_side([Side("run", {"run": of_run})], "params.mpi")
     assert [each.name for each in split] == ["mpich", "openmpi"]
-    (pair,) = compare_sides(split[0], split[1], Choice(by="params.mpi")).pairs
+    (pair,) = compare_sides(split[0], split[1], Choice(by="params.mpi")).series
     assert (pair.verdict, pair.reason) == ("different", "within one single run")
-    (pair,) = compare_sides(split[0], split[1], Choice(by="params.mpi", run_to_run=0.01)).pairs
+    (pair,) = compare_sides(split[0], split[1], Choice(by="params.mpi", run_to_run=0.01)).series
     assert (pair.verdict, pair.ratio, pair.reason) == ("better", pytest.approx(2.0), "")
     with pytest.raises(NoSide, match="only openmpi"):
         split_side([Side("run", {"run": of_run[:7]})], "params.mpi")
@@ -415,7 +418,7 @@ def test_tools_are_compared_by_what_they_measure() -> None:
         *records("stream", "triad", 1e10),
     ]
     imb, osu = split_side([Side("run", {"run": of_run})], "benchmark")[:2]
-    pairs = compare_sides(osu, imb, Choice(by="benchmark", run_to_run=0.01)).pairs
+    pairs = compare_sides(osu, imb, Choice(by="benchmark", run_to_run=0.01)).series
     assert [(pair.test, pair.verdict) for pair in pairs] == [("MPI half round trip", "worse")]
 
 
@@ -434,9 +437,9 @@ def test_with_enough_runs_the_run_is_the_unit() -> None:
         ]
 
     a, b = side("A", *runs(1e9)), side("B", *runs(1.03e9))
-    (pair,) = compare_sides(a, b, Choice()).pairs
+    (pair,) = compare_sides(a, b, Choice()).series
     assert pair.verdict == "same" and pair.low and pair.high and pair.high / pair.low > 1.05
-    (far,) = compare_sides(a, side("B", *runs(1.5e9)), Choice()).pairs
+    (far,) = compare_sides(a, side("B", *runs(1.5e9)), Choice()).series
     assert far.verdict == "better" and far.a and far.a.runs == 5
 
 
@@ -457,7 +460,7 @@ def test_disturbed_launches_are_left_out_and_counted() -> None:
     a = list(records("osu", "osu_bw", 1e9, size=8))
     assert len(a) == 7
     comparison = compare_sides(side("A", a), side("B", disturbed(a, 3)), Choice(run_to_run=0.0))
-    (pair,) = comparison.pairs
+    (pair,) = comparison.series
     assert pair.verdict == "same" and pair.b and (pair.b.launches, pair.b.disturbed) == (4, 3)
     assert comparison.disturbed == (
         "",
@@ -510,11 +513,11 @@ def test_single_runs_differ_and_are_never_worse() -> None:
     a = stream(1e10)
     b = [replace(record, value=(record.value or 0) * 0.8) for record in a]
     comparison = compare_sides(side("A", a), side("B", b), Choice())
-    assert {(pair.verdict, pair.reason, pair.run_to_run) for pair in comparison.pairs} == {
+    assert {(pair.verdict, pair.reason, pair.run_to_run) for pair in comparison.series} == {
         ("different", "between two single runs", None)
     }
     assert headline(comparison) == "B = B against A = A: 4 differ between two single runs."
-    assert cells(comparison.pairs[0])[-1] == "between two single runs"
+    assert cells(comparison.series[0])[-1] == "between two single runs"
     (told,) = [line for line in remarks(comparison) if line.startswith("How runs of this machine differ")]
     assert "is not known for 4 series, so none of the 4 that differ is called better or worse" in told
     assert "15 earlier runs" in told and "(there are 0 earlier runs)" in told
@@ -777,8 +780,8 @@ def test_what_the_history_writes_is_read(tmp_path: Path) -> None:
     read = read_side("fuchs@2026-11-30..2026-12-01", tmp_path / "history")
     assert {run: len(records) for run, records in read.records.items()} == {"n1": 576, "n2": 288}
     comparison = compare_sides(read, read_side("fuchs@2026-12", tmp_path / "history"), Choice())
-    assert {pair.verdict for pair in comparison.pairs} == {"same"}
-    assert {pair.a.launches for pair in comparison.pairs if pair.a} == {18}
+    assert {pair.verdict for pair in comparison.series} == {"same"}
+    assert {pair.a.launches for pair in comparison.series if pair.a} == {18}
 
 
 @pytest.mark.slow
@@ -831,9 +834,9 @@ def test_runs_of_a_shared_machine_are_not_called_worse() -> None:
     for one, other in zip(names, names[11:], strict=False):
         a, b = Side("A", {one: runs[one]}), Side("B", {other: runs[other]})
         rest = Side("here", {name: runs[name] for name in names if name not in (one, other)})
-        alone += compare_sides(a, b, Choice()).pairs
+        alone += compare_sides(a, b, Choice()).series
         comparison = compare_sides(a, b, Choice(), {"here": rest})
-        known += comparison.pairs
+        known += comparison.series
         bad += bool(comparison.of("better", "worse"))
     assert len(alone) == 8 * 11
     # by their launches, many differ

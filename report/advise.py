@@ -110,12 +110,12 @@ def advise(
     if score:
         _score(run, as_json)
         return
-    found = judge(run, platform)
+    advice = judge(run, platform)
     if hint_name:
         own = TrialChange(set=dict(word.split("=", 1) for word in settings), replace=replaced)
-        _try(run, found, hint_name, own if settings or replaced else None, launches, output, as_json)
+        _try(run, advice, hint_name, own if settings or replaced else None, launches, output, as_json)
         return
-    click.echo(json.dumps(_document(run, found), indent=1) if as_json else sentences(_text(run, found)))
+    click.echo(json.dumps(_document(run, advice), indent=1) if as_json else sentences(_text(run, advice)))
     if not run.usable:
         sys.exit(1)
 
@@ -184,11 +184,11 @@ def _try(
     except OSError as error:
         raise click.ClickException(cannot_write(folder, error)) from None
     click.echo(document if as_json else tried.text(experiment, folder, records, result))
-    if told := tried.keep(experiment, folder, result):
-        click.echo(told, err=as_json)
+    if sentence := tried.keep(experiment, folder, result):
+        click.echo(sentence, err=as_json)
     if stop.number is not None:
-        told = f"stopped by {signal.Signals(stop.number).name} after {made} of {2 * launches} launches"
-        click.echo(f"npc advise: {told}: what was measured is kept in {folder}", err=True)
+        sentence = f"stopped by {signal.Signals(stop.number).name} after {made} of {2 * launches} launches"
+        click.echo(f"npc advise: {sentence}: what was measured is kept in {folder}", err=True)
         sys.exit(128 + stop.number)
     failed = sum(not record.ok for record in records)
     if failed or not records:
@@ -206,8 +206,11 @@ def _document(run: Run, advice: Advice) -> dict[str, Any]:
             for rule, hint in advice.hints
         ],
         "remembered": [
-            *({"rule": rule.name, **msgspec.structs.asdict(found)} for rule, _, found in advice.remembered),
-            *(msgspec.structs.asdict(found) for found in advice.settings),
+            *(
+                {"rule": rule.name, **msgspec.structs.asdict(setting)}
+                for rule, _, setting in advice.remembered
+            ),
+            *(msgspec.structs.asdict(setting) for setting in advice.settings),
         ],
         "silent": list(advice.silent),
         "lacking": dict(advice.lacking),
@@ -232,8 +235,8 @@ def _text(run: Run, advice: Advice) -> str:
             files = ", ".join(shown(run.folder / raw) for raw in hint.raw[:3])
             lines.append(f"   raw:    {files}{', …' if len(hint.raw) > 3 else ''}")
         parts.append("\n".join(lines))
-    known = [f"  {found.words}; it answers rule {rule.name}" for rule, _, found in advice.remembered]
-    known += [f"  {found.words}" for found in advice.settings]
+    known = [f"  {setting.words}; it answers rule {rule.name}" for rule, _, setting in advice.remembered]
+    known += [f"  {setting.words}" for setting in advice.settings]
     parts += (
         ["\n".join([f"Remembered of {run.platform_name}, and not proposed again:", *known])] if known else []
     )
@@ -256,5 +259,5 @@ def _how_to_try(hint: Hint, rule: AdviceRule, number: int, run: Run, advice: Adv
     if isinstance(hint.trial, str):
         return f"not by npc: {hint.trial}"
     alone = sum(other.name == rule.name for other, _ in advice.hints) == 1
-    folders = shlex.join(shown(each.folder) for each in (run, *run.guests))
+    folders = shlex.join(shown(part.folder) for part in (run, *run.guests))
     return f"npc advise {folders} --try {rule.name if alone else number}"

@@ -72,11 +72,11 @@ def report(
     try:
         named = read_runs(runs)
         trials = [run for run in named if (run.folder / TRIED_FILE).exists()]
-        found = under_ceilings([run for run in named if run not in trials] or named)
+        shown_runs = under_ceilings([run for run in named if run not in trials] or named)
         fabric = load(topology) if topology else None
         if str(history) == _USUAL:
             history = usual_history()
-        platforms = [run.platform_name for run in found if run.records]
+        platforms = [run.platform_name for run in shown_runs if run.records]
         read = read_history(history, platforms, status_line.show) if history else None
     except FileNotFoundError as error:
         raise failure(str(error)) from None
@@ -86,7 +86,7 @@ def report(
         raise failure(str(error)) from None
     except (ValueError, csv.Error) as error:
         raise failure(f"no records: {error}") from None
-    made = Report(found, path.parent, read, fabric, trials)
+    made = Report(shown_runs, path.parent, read, fabric, trials)
     sections, absent = build(made, status_line.show)
     status_line.show("writing the page")
     page = render(made, sections, absent)
@@ -101,8 +101,8 @@ def report(
     else:
         size = format_size(len(page.encode()) // 1024 * 1024)
         click.echo(f"{path}: {size}, {', '.join(s.title for s in sections)}")
-    if not any(run.usable for run in found) and not (read and read.nights):
-        click.echo(f"npc report: nothing in it was measured: {_nothing(found)}", err=True)
+    if not any(run.usable for run in shown_runs) and not (read and read.nights):
+        click.echo(f"npc report: nothing in it was measured: {_nothing(shown_runs)}", err=True)
         raise click.exceptions.Exit(1)
 
 

@@ -184,7 +184,7 @@ def read_history(
 
     say: is told what is being read. Raises `NoHistory`, and OSError.
     """
-    pasts = {each: History(each, say) for each in _folders(folder, platforms)}
+    pasts = {place: History(place, say) for place in _folders(folder, platforms)}
     if not pasts:
         raise NoHistory(f"{folder} holds no history (no YYYY-MM.csv, no PLATFORM/YYYY-MM.csv)")
     try:
@@ -215,7 +215,7 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
     unread: list[str] = []
     by_night = _by_night({folder, *pasts}, unread)
     nodes: defaultdict[str, Nodes] = defaultdict(Nodes)
-    had: defaultdict[str, NodeAllocation] = defaultdict(NodeAllocation)
+    allocations: defaultdict[str, NodeAllocation] = defaultdict(NodeAllocation)
     nights: defaultdict[Series, list[NightValue]] = defaultdict(list)
     for place, past in pasts.items():
         say(f"going through {place.name}")
@@ -223,7 +223,7 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
             for run, rows_of_night in groupby(of_series, attrgetter("run")):
                 of_night = SeriesNight.of(rows_of_night)
                 nodes[key.platform].add(key, of_night.rows, of_night.by_hosts)
-                had[key.platform].add(
+                allocations[key.platform].add(
                     key.benchmark, run, {host for row in of_night.rows for host in row.hosts}
                 )
                 status = next((row.status for row in of_night.rows if row.status != OK), "")
@@ -253,8 +253,8 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
         first=min(begun.values()),
         last=max(begun.values()),
         series=tuple(series.values()),
-        nodes={platform: list(found.compared(lead)) for platform, found in nodes.items()},
-        had=had,
+        nodes={platform: list(of_platform.compared(lead)) for platform, of_platform in nodes.items()},
+        had=allocations,
         verdicts=verdicts,
         unread=tuple(unread),
         pasts=pasts,

@@ -90,29 +90,30 @@ def _subtitle(report: Report) -> str:
 def _used(sections: Sequence[Section]) -> set[str]:
     """Ids of the series that some number of the sections leads to."""
     pending: list[Any] = [block for section in sections for block in section.blocks]
-    found: set[str] = set()
+    idents: set[str] = set()
     while pending:
-        each = pending.pop()
-        if isinstance(each, Markup):
-            found.update(re.findall(r'data-record="(r\d+s\d+)"', each))
-        elif isinstance(each, tuple):
-            found.update(getattr(each, "records", ()))
-            pending += [item for item in each if not isinstance(item, str | float | int)]
-        elif hasattr(each, "__dataclass_fields__"):
-            pending += [getattr(each, name) for name in each.__dataclass_fields__]
-    return found
+        part = pending.pop()
+        if isinstance(part, Markup):
+            idents.update(re.findall(r'data-record="(r\d+s\d+)"', part))
+        elif isinstance(part, tuple):
+            idents.update(getattr(part, "records", ()))
+            pending += [item for item in part if not isinstance(item, str | float | int)]
+        elif hasattr(part, "__dataclass_fields__"):
+            pending += [getattr(part, name) for name in part.__dataclass_fields__]
+    return idents
 
 
 def _chosen(run: Run, used: set[str]) -> list[Repeats]:
     """The series in the table: all, or of very many those that are used or bad, and the first of the rest."""
     if len(run.series) <= MOST_SERIES:
         return run.series
-    order = sorted(
-        run.series, key=lambda each: (each.ident not in used, len(each.usable) == len(each.records))
-    )
+
+    def order(series: Repeats) -> tuple[bool, bool]:
+        return series.ident not in used, len(series.usable) == len(series.records)
+
     most = max(MOST_SERIES, sum(series.ident in used for series in run.series))
-    kept = {series.ident for series in order[:most]}
-    return [series for series in run.series if series.ident in kept]
+    shown = {series.ident for series in sorted(run.series, key=order)[:most]}
+    return [series for series in run.series if series.ident in shown]
 
 
 def _row(series: Repeats, run: Run, report: Report) -> dict[str, Any]:

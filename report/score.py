@@ -113,16 +113,16 @@ def find_scores(roofline: Roofline, proposed: Mapping[str, str] | None = None) -
     limit that nobody has compared with a data sheet → where it comes from."""
     proposed = dict(proposed or {})
     ceilings: dict[Part, list[Ceiling]] = {
-        "compute": [each for each in roofline.of_kind("compute") if each.name.startswith("peak ")],
-        "memory": [each for each in roofline.of_kind("memory") if each.level == "MEM"],
-        "network": [each for each in roofline.of_kind("network") if each.nodes > 1],
+        "compute": [ceiling for ceiling in roofline.of_kind("compute") if ceiling.name.startswith("peak ")],
+        "memory": [ceiling for ceiling in roofline.of_kind("memory") if ceiling.level == "MEM"],
+        "network": [ceiling for ceiling in roofline.of_kind("network") if ceiling.nodes > 1],
         "I/O": roofline.of_kind("io"),
         "GPU": roofline.of_kind("GPU compute", "GPU bandwidth"),
     }
     shares: dict[Part, Shares] = {
         "compute": _shares(ceilings["compute"]),
-        "memory": _shares(_fastest(ceilings["memory"], lambda each: each.kind)),
-        "network": _shares(_fastest(ceilings["network"], lambda each: each.nominal)),
+        "memory": _shares(_fastest(ceilings["memory"], lambda ceiling: ceiling.kind)),
+        "network": _shares(_fastest(ceilings["network"], lambda ceiling: ceiling.nominal)),
         "I/O": _shares(_fastest(ceilings["I/O"], direction_of)),
         "GPU": _shares(ceilings["GPU"]),
     }
@@ -133,8 +133,8 @@ def find_scores(roofline: Roofline, proposed: Mapping[str, str] | None = None) -
         if not proposed.keys().isdisjoint(_NEEDS[part][1].split(", "))
         and (above := [of for of, share in shares[part] if share.value > 1])
     }
-    shares = {part: found for part, found in shares.items() if found and part not in refuted}
-    parts = {part: geometric_mean([share for _, share in found]) for part, found in shares.items()}
+    shares = {part: of_part for part, of_part in shares.items() if of_part and part not in refuted}
+    parts = {part: geometric_mean([share for _, share in of_part]) for part, of_part in shares.items()}
     missing = {
         part: refuted.get(part, _lacking(part, bool(ceilings[part])))
         for part in PARTS
@@ -161,7 +161,7 @@ def _applications(roofline: Roofline) -> Iterable[ApplicationScore]:
                 allowed.append((flops, bound.ceiling.name, bound.ceiling))
         if not allowed:
             continue
-        flops, limit, ceiling = min(allowed, key=lambda each: each[0])
+        flops, limit, ceiling = min(allowed, key=lambda entry: entry[0])
         speed = application.flops
         low, high = (end and end / flops for end in (speed.low, speed.high))
         yield ApplicationScore(
@@ -184,16 +184,16 @@ def _measured_peak(roofline: Roofline, theoretical: Ceiling) -> Ceiling | None:
     return max(peaks, key=lambda ceiling: ceiling.value, default=None)
 
 
-def geometric_mean(found: Sequence[Score]) -> Score:
+def geometric_mean(scores: Sequence[Score]) -> Score:
     """The geometric mean of scores, and of their ends."""
 
     def mean(values: Iterable[float]) -> float:
         logs = [math.log(value) for value in values]
         return math.exp(sum(logs) / len(logs))
 
-    values = [each.value for each in found]
-    lows, highs = [each.low for each in found], [each.high for each in found]
-    coverages = [each.coverage for each in found]
+    values = [score.value for score in scores]
+    lows, highs = [score.low for score in scores], [score.high for score in scores]
+    coverages = [score.coverage for score in scores]
     if None in lows or None in highs or None in coverages:
         return Score(value=mean(values), low=None, high=None, coverage=None)
     missed = sum(1 - coverage for coverage in coverages if coverage is not None)
@@ -206,23 +206,23 @@ def geometric_mean(found: Sequence[Score]) -> Score:
 
 
 def _shares(ceilings: Iterable[Ceiling]) -> Shares:
-    found = []
+    shares = []
     for ceiling in ceilings:
         if ceiling.nominal:
             low, high = (end and end / ceiling.nominal for end in (ceiling.low, ceiling.high))
             share = ceiling.value / ceiling.nominal
-            found.append((ceiling, Score(value=share, low=low, high=high, coverage=ceiling.coverage)))
-    return found
+            shares.append((ceiling, Score(value=share, low=low, high=high, coverage=ceiling.coverage)))
+    return shares
 
 
 def _fastest(ceilings: Iterable[Ceiling], key: Callable[[Ceiling], object]) -> list[Ceiling]:
     """The fastest test of each: what slower tools make of it is theirs, not the machine's."""
-    found: dict[object, Ceiling] = {}
+    fastest: dict[object, Ceiling] = {}
     for ceiling in ceilings:
-        known = found.get(key(ceiling))
+        known = fastest.get(key(ceiling))
         if ceiling.nominal and (known is None or ceiling.value > known.value):
-            found[key(ceiling)] = ceiling
-    return list(found.values())
+            fastest[key(ceiling)] = ceiling
+    return list(fastest.values())
 
 
 def to_document(run: Run, scores: Scores) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def to_document(run: Run, scores: Scores) -> dict[str, Any]:
         "parts": parts,
         "missing": scores.missing,
         "proposed": scores.proposed,
-        "applications": [asdict(each) for each in scores.applications],
+        "applications": [asdict(application) for application in scores.applications],
     }
 
 
@@ -272,8 +272,9 @@ def format_scores(run: Run, scores: Scores) -> str:
     return "\n".join(lines)
 
 
-def _application_text(each: ApplicationScore) -> str:
-    return f"  {_score(each.share)}  {each.name} on {plural(each.nodes, 'node')}: {each.measured}"
+def _application_text(application: ApplicationScore) -> str:
+    what = f"{application.name} on {plural(application.nodes, 'node')}"
+    return f"  {_score(application.share)}  {what}: {application.measured}"
 
 
 def measured(ceiling: Ceiling) -> str:

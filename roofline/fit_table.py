@@ -36,12 +36,12 @@ def format_fits(fits: Fits) -> str:
         over = "messages" if fit.fitted.model == "LogfP" else "sizes"
         table = Table.of("", parameters_of([fit]), parameter_columns("", over))
         parts += [_heading(fit), *_lines(table), _quality(fit)]
-    called, shared = _told_apart([each.source for each in fits.comparisons])
+    called, shared = _told_apart([comparison.source for comparison in fits.comparisons])
     for table in believed_tables(fits, called, shared):
         parts += [table.caption, *_lines(table, once=1)]
     parts += [_alone(fit) for fit in fits.unrivalled]
     if fits.collectives:
-        table = collectives_table(fits, *_told_apart([each.source for each in fits.collectives]))
+        table = collectives_table(fits, *_told_apart([collective.source for collective in fits.collectives]))
         parts += [table.caption, *_lines(table, once=2), *_of_collectives(fits)]
     for name, reason in fits.skipped.items():
         parts.append(f"Not fitted: {name}: {reason}.")
@@ -59,10 +59,10 @@ def _lines(table: Table, once: int = 0) -> list[str]:
     return ["", *columns([texts[0], *(shown if once else texts[1:])]), ""]
 
 
-def format_predictions(predicted: Iterable[PredictedTime], said: Sequence[str]) -> str:
+def format_predictions(predicted: Iterable[PredictedTime], remarks: Sequence[str]) -> str:
     """A row for each prediction, and notes below."""
     table = Table.of("", predicted, _PREDICTION_COLUMNS)
-    return "\n".join([*columns(table.texts()), "", *said])
+    return "\n".join([*columns(table.texts()), "", *remarks])
 
 
 def _time_texts(time: PredictedTime) -> tuple[str, str]:
@@ -111,10 +111,14 @@ def _told_apart(sources: Sequence[SweepSource]) -> tuple[Callable[[SweepSource],
     if len(shared) > 1:
         return (lambda source: short_source_text(source, f" on {source.platform}")), ""
     all_of = [_conditions(each) for each in sources]
-    shared += [each for each in all_of[0] if all(each in words for words in all_of)] if sources else []
+    shared += (
+        [condition for condition in all_of[0] if all(condition in words for words in all_of)]
+        if sources
+        else []
+    )
 
     def name(source: SweepSource) -> str:
-        own = [each for each in _conditions(source) if each not in shared]
+        own = [condition for condition in _conditions(source) if condition not in shared]
         return f"{source.name} ({', '.join(own)})" if own else source.name
 
     return name, f"\n{', '.join(shared)}"
@@ -252,22 +256,23 @@ def _nearness(algorithm: str, agreement: AlgorithmAgreement) -> str:
 
 def _of_collectives(fits: Fits) -> Iterator[str]:
     """What to know below their table."""
-    used = dict.fromkeys(source_text(each.predicted_from) for each in fits.collectives)
+    used = dict.fromkeys(source_text(collective.predicted_from) for collective in fits.collectives)
     yield f"Predicted from {'; '.join(used)}. {PROBABLY}"
     yield from contradictions(fits)
-    if fits.reduction is None and any(each.operation == "allreduce" for each in fits.collectives):
+    if fits.reduction is None and any(collective.operation == "allreduce" for collective in fits.collectives):
         yield NO_ARITHMETIC
 
 
 def contradictions(fits: Fits) -> Iterator[str]:
     """Collectives whose messages tell another algorithm than their times."""
-    for each in fits.collectives:
-        if each.contradicted:
-            sizes = "" if each.operation == "barrier" else f" of {_range(each.first, each.last).text}"
+    for collective in fits.collectives:
+        if collective.contradicted:
+            sizes = _collective_sizes(collective).text
+            of = f" of {sizes}" if sizes else ""
             yield (
-                f"By its messages {source_text(each.source)} ran {' and '.join(each.ran)}{sizes}; its times "
-                f"lie nearest to {each.nearest}. Messages are what happened: a formula without shared links, "
-                "copies and waiting is far off there."
+                f"By its messages {source_text(collective.source)} ran {' and '.join(collective.ran)}{of}; "
+                f"its times lie nearest to {collective.nearest}. Messages are what happened: a formula "
+                "without shared links, copies and waiting is far off there."
             )
 
 
@@ -306,8 +311,8 @@ def believed_text(model: str, tied: Sequence[str]) -> str:
 def ranges_text(ranges: Sequence[Range]) -> str:
     """Which model is believed from which size to which; neighbours of which the same holds are one."""
     parts = []
-    for text, same in groupby(ranges, lambda each: believed_text(each.model, each.tied)):
-        first, *_, last = [size for each in same for size in (each.first, each.last)]
+    for text, same in groupby(ranges, lambda believed: believed_text(believed.model, believed.tied)):
+        first, *_, last = [size for believed in same for size in (believed.first, believed.last)]
         parts.append(f"{format_size(first)} … {format_size(last)} {text}")
     return "; ".join(parts)
 

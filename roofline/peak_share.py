@@ -34,35 +34,45 @@ class PeakShare:
 
     def as_json(self) -> dict[str, Any]:
         """Plain types for `json.dump`."""
-        each = self.application
+        application = self.application
         return {
-            "name": each.name, "label": each.label, "nodes": each.nodes, "ranks": each.ranks or None,
-            "precision": each.precision, "nights": len(each.nights), "runs": len(each.runs),
-            "mean": self.mean, "peak": self.peak, "share": self.share, "deviation": self.deviation,
+            "name": application.name,
+            "label": application.label,
+            "nodes": application.nodes,
+            "ranks": application.ranks or None,
+            "precision": application.precision,
+            "nights": len(application.nights),
+            "runs": len(application.runs),
+            "mean": self.mean,
+            "peak": self.peak,
+            "share": self.share,
+            "deviation": self.deviation,
             "median": self.median._asdict(),
-        }  # fmt: skip
+        }
 
 
 def peak_shares(applications: Iterable[Application], platform: Platform) -> list[PeakShare]:
     """Of those whose precision the platform's file gives a peak of."""
-    found = []
-    for each in applications:
-        a_node = next((platform.peak_flops(name) for name in PRECISION_BITS if name == each.precision), None)
+    shares = []
+    for application in applications:
+        a_node = next(
+            (platform.peak_flops(name) for name in PRECISION_BITS if name == application.precision), None
+        )
         if a_node is None:
             continue
-        n, middle, low, high, coverage = each.flops
+        n, middle, low, high, coverage = application.flops
         low, high = (None if value is None else value / a_node for value in (low, high))
-        found.append(
+        shares.append(
             PeakShare(
-                application=each,
-                mean=each.mean * each.nodes,
-                peak=a_node * each.nodes,
-                share=each.mean / a_node,
-                deviation=None if each.deviation is None else each.deviation / each.mean,
+                application=application,
+                mean=application.mean * application.nodes,
+                peak=a_node * application.nodes,
+                share=application.mean / a_node,
+                deviation=None if application.deviation is None else application.deviation / application.mean,
                 median=Summary(n, middle / a_node, low, high, coverage),
             )
         )
-    return found
+    return shares
 
 
 def peak_table(shares: Sequence[PeakShare]) -> Table:

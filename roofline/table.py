@@ -62,7 +62,7 @@ def quantity_texts(
         return text, ""
     if unit == "B":
         return text, f"({format_size(low)}, {format_size(high)}]"
-    ends = [_number(each / factor, digits) if math.isfinite(each) else "∞" for each in (low, high)]
+    ends = [_number(end / factor, digits) if math.isfinite(end) else "∞" for end in (low, high)]
     return text, f"[{', '.join(ends)}]"
 
 
@@ -90,13 +90,15 @@ def _rates(ceiling: MpiCeiling) -> Column[int]:
 
 def notes(roofline: Roofline, disturbed: bool = True) -> list[str]:
     """What to know before believing the numbers, one sentence each. disturbed: of those too."""
-    found = [f"{ceiling.name}: {ceiling.note}." for ceiling in _with_latency(roofline) if ceiling.note]
+    sentences = [f"{ceiling.name}: {ceiling.note}." for ceiling in _with_latency(roofline) if ceiling.note]
     few = [ceiling.name for ceiling in roofline.ceilings if ceiling.n < MIN_SAMPLES]
     if few:
-        found.append(f"Fewer than {MIN_SAMPLES} samples give no 95 % interval: {', '.join(few)}.")
+        sentences.append(f"Fewer than {MIN_SAMPLES} samples give no 95 % interval: {', '.join(few)}.")
     network = roofline.of_kind("network")
     if network and all(ceiling.nodes == 1 for ceiling in network):
-        found.append("Both ends of every network test were on one node: loopback or shared memory, no link.")
+        sentences.append(
+            "Both ends of every network test were on one node: loopback or shared memory, no link."
+        )
     peaks = {ceiling.precision for ceiling in roofline.of_kind("compute") if ceiling.name.startswith("peak ")}
     kinds = {
         "compute (a peak)": peaks >= {application.precision for application in roofline.applications},
@@ -105,18 +107,18 @@ def notes(roofline: Roofline, disturbed: bool = True) -> list[str]:
     }
     lacking = [kind for kind, measured in kinds.items() if not measured]
     if roofline.applications and lacking:
-        found.append(
+        sentences.append(
             f"Ceilings that were not measured here: {', '.join(lacking)}. An earlier run of this platform "
             "that has them can be given as well: npc roofline EARLIER_RUN RUN."
         )
     if disturbed and roofline.disturbed:
-        found.append(remark(roofline.disturbed))
+        sentences.append(remark(roofline.disturbed))
     if roofline.dropped:
         words = {"zero": "below the tool's resolution (printed as 0)"}
         dropped = sorted(roofline.dropped.items())
         reasons = ", ".join(f"{count} {words.get(reason, reason)}" for reason, count in dropped)
-        found.append(f"Records not used: {reasons}.")
-    return found
+        sentences.append(f"Records not used: {reasons}.")
+    return sentences
 
 
 def format_roofline(roofline: Roofline) -> str:
@@ -132,8 +134,8 @@ def format_roofline(roofline: Roofline) -> str:
     parts += ["\n".join(columns(table.texts(), keep_empty=False)) for table in tables if table.rows]
     parts += [verdict(application, roofline) for application in roofline.applications]
     parts += [mpi_verdict(caller, roofline.mpi) for caller in roofline.callers]
-    if said := notes(roofline):
-        parts.append("\n".join(said))
+    if sentences := notes(roofline):
+        parts.append("\n".join(sentences))
     return "\n\n".join(parts)
 
 

@@ -72,15 +72,15 @@ def advise(run: Run, platform: str = "") -> Advice:
     hints: list[tuple[AdviceRule, Hint]] = []
     silent: list[str] = []
     rules, lacking = _rules_and_problems()
-    for each in rules:
-        told = each.judge(run)
-        if isinstance(told, str):
-            lacking[each.name] = told
-        elif told:
-            hints += [(each, hint) for hint in told]
+    for rule in rules:
+        judgement = rule.judge(run)
+        if isinstance(judgement, str):
+            lacking[rule.name] = judgement
+        elif judgement:
+            hints += [(rule, hint) for hint in judgement]
         else:
-            silent.append(each.name)
-    hints.sort(key=lambda found: -(found[1].gain or 0))
+            silent.append(rule.name)
+    hints.sort(key=lambda pair: -(pair[1].gain or 0))
     try:
         known = _settings_of(run, platform or run.platform_name)
     except (OSError, InvalidFile) as error:
@@ -89,14 +89,16 @@ def advise(run: Run, platform: str = "") -> Advice:
     for rule, hint in hints:
         behind = run.launched(hint.raw)
         launch = (program_of(*behind), behind[1].nodes) if behind else ("", 0)
-        found = next(
-            (each for each in known if (each.program, each.nodes, each.rule) == (*launch, rule.name)), None
+        answers = (
+            setting
+            for setting in known
+            if (setting.program, setting.nodes, setting.rule) == (*launch, rule.name)
         )
-        if found is None:
-            proposed.append((rule, hint))
+        if answer := next(answers, None):
+            answered.append((rule, hint, answer))
         else:
-            answered.append((rule, hint, found))
-    rest = [each for each in known if all(each is not found for *_, found in answered)]
+            proposed.append((rule, hint))
+    rest = [setting for setting in known if all(setting is not answer for *_, answer in answered)]
     return Advice(tuple(proposed), tuple(silent), lacking, tuple(answered), tuple(rest))
 
 
@@ -104,7 +106,7 @@ def _settings_of(run: Run, platform: str) -> list[BestSetting]:
     """What the platform remembers for programs that are in the run."""
     programs = {f"{record.benchmark} {record.case}" for record in run.records}
     programs |= {record.params.get("program", "") for record in run.records}
-    return [each for each in remembered(platform) if each.program in programs]
+    return [setting for setting in remembered(platform) if setting.program in programs]
 
 
 Tone = Literal["good", "note", "bad"]

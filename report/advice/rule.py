@@ -103,16 +103,16 @@ def hint(
     sizes: `TrialChange.sizes`. untried: why this one cannot be tried, where others of its kind can.
     """
     table, _, kind = name.partition(".")
-    said = _WORDS[table][kind] if kind else _WORDS[table]
-    trial = untried or said.get("untried") or _trial(said["try"], sizes, words)
-    of = said["of"].format(**words)
-    return Hint(seen=seen, do=said["do"].format(**words), of=of, trial=trial, gain=gain, raw=raw)
+    entry = _WORDS[table][kind] if kind else _WORDS[table]
+    trial = untried or entry.get("untried") or _trial(entry["try"], sizes, words)
+    of = entry["of"].format(**words)
+    return Hint(seen=seen, do=entry["do"].format(**words), of=of, trial=trial, gain=gain, raw=raw)
 
 
-def _trial(said: Mapping[str, Any], sizes: tuple[int, int] | None, words: Mapping[str, str]) -> TrialChange:
+def _trial(entry: Mapping[str, Any], sizes: tuple[int, int] | None, words: Mapping[str, str]) -> TrialChange:
     return TrialChange(
-        set={name: value.format(**words) for name, value in said.get("set", {}).items()},
-        clear=tuple(said.get("clear", ())),
-        replace=tuple((old, new.format(**words)) for old, new in said.get("replace", ())),
+        set={name: value.format(**words) for name, value in entry.get("set", {}).items()},
+        clear=tuple(entry.get("clear", ())),
+        replace=tuple((old, new.format(**words)) for old, new in entry.get("replace", ())),
         sizes=sizes,
     )

@@ -115,13 +115,13 @@ def compare_samples(
         raise ValueError(f"{len(a)} and {len(b)} launches, at least {LEAST_LAUNCHES} each are needed")
     medians_a, medians_b = run_medians(a), run_medians(b)
     enough = min(len(medians_a), len(medians_b)) >= ENOUGH_RUNS
-    if any(each.value <= 0 for each in (*a, *b)):
+    if any(launch.value <= 0 for launch in (*a, *b)):
         units = (medians_a, medians_b) if enough else ([x.value for x in a], [x.value for x in b])
         return Difference(None, None, None, rank_test(*units), 0.0 if enough else None)
     if enough:
         logs_a, logs_b = ([math.log(value) for value in medians] for medians in (medians_a, medians_b))
         return _by_ranks(logs_a, logs_b, run_to_run=_deviation([logs_a, logs_b]))
-    logs_a, logs_b = ([math.log(each.value) for each in sample] for sample in (a, b))
+    logs_a, logs_b = ([math.log(launch.value) for launch in sample] for sample in (a, b))
     drift = noise_a.drift, noise_b.drift
     if noise_a.spread is None or noise_b.spread is None:
         return _by_ranks(logs_a, logs_b, drift)
@@ -166,7 +166,7 @@ def _by_runs(launches: Difference, error: float, apart: Sequence[float]) -> Diff
     error: standard deviation of the difference.
     """
     assert launches.ratio and launches.low and launches.high
-    middle, low, high = (math.log(each) for each in (launches.ratio, launches.low, launches.high))
+    middle, low, high = (math.log(ratio) for ratio in (launches.ratio, launches.low, launches.high))
     usual = apart[min(math.ceil(LEVEL * (len(apart) + 1)), len(apart)) - 1]
     larger = len(apart) - bisect_left(apart, abs(middle) / error)
     return Difference(
@@ -181,10 +181,10 @@ def _by_runs(launches: Difference, error: float, apart: Sequence[float]) -> Diff
 def run_medians(sample: Iterable[LaunchValue]) -> list[float]:
     """The median of each run, the oldest first."""
     runs: dict[str, list[LaunchValue]] = {}
-    for each in sample:
-        runs.setdefault(each.run, []).append(each)
-    ordered = sorted(runs.values(), key=lambda run: min(each.time for each in run))
-    return [median(each.value for each in run) for run in ordered]
+    for launch in sample:
+        runs.setdefault(launch.run, []).append(launch)
+    ordered = sorted(runs.values(), key=lambda run: min(launch.time for launch in run))
+    return [median(launch.value for launch in run) for run in ordered]
 
 
 def spread_of_runs(groups: Iterable[Sequence[float]]) -> RunSpread | None:
@@ -231,12 +231,12 @@ class _Trimmed(NamedTuple):
 def _trimmed(values: Sequence[float], drift: float) -> _Trimmed:
     ordered = sorted(values)
     n, cut = len(ordered), math.floor(_TRIM * len(ordered))
-    kept = ordered[cut : n - cut]
-    winsorised = [min(max(value, kept[0]), kept[-1]) for value in ordered]
+    inner = ordered[cut : n - cut]
+    winsorised = [min(max(value, inner[0]), inner[-1]) for value in ordered]
     centre = fmean(winsorised)
     squares = sum((value - centre) ** 2 for value in winsorised)
-    h = len(kept)
-    return _Trimmed(fmean(kept), squares / (h * (h - 1)) * drift, h - 1)
+    h = len(inner)
+    return _Trimmed(fmean(inner), squares / (h * (h - 1)) * drift, h - 1)
 
 
 def _yuen(shift: float, variance: float, parts: Sequence[_Trimmed]) -> float:
@@ -258,9 +258,9 @@ def design_effect(cases: Iterable[Sequence[Sequence[LaunchValue]]]) -> float:
     """
     ratios = []
     for series in cases:
-        found = [ratio for each in series if (ratio := _halves(each)) is not None]
-        if found:
-            ratios.append(median(found))
+        of_case = [ratio for sample in series if (ratio := _halves(sample)) is not None]
+        if of_case:
+            ratios.append(median(of_case))
     above, n = sum(ratio > 1 for ratio in ratios), len(ratios)
     if n < _LEAST_CASES or at_least(above, n, 0.5) > _DRIFT_ALARM:
         return 1.0
@@ -270,10 +270,10 @@ def design_effect(cases: Iterable[Sequence[Sequence[LaunchValue]]]) -> float:
 def _halves(sample: Sequence[LaunchValue]) -> float | None:
     """F of one series in units of its median without drift; None where it tells nothing."""
     n = len(sample)
-    if n < LEAST_LAUNCHES or any(each.value <= 0 for each in sample):
+    if n < LEAST_LAUNCHES or any(launch.value <= 0 for launch in sample):
         return None
     # launches of one moment stay as they came: sorted by value they would look like a drift
-    logs = [math.log(each.value) for each in sorted(sample, key=lambda each: each.time)]
+    logs = [math.log(launch.value) for launch in sorted(sample, key=lambda launch: launch.time)]
     halves = logs[: n // 2], logs[n // 2 :]
     centres = [fmean(half) for half in halves]
     within = sum((x - c) ** 2 for half, c in zip(halves, centres, strict=True) for x in half) / (n - 2)

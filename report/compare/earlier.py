@@ -50,12 +50,13 @@ class EarlierRuns:
             return {}
         own = [{run.begun for run in self._given if run.name in side.records} for side in (a, b)]
         latest = max(map(max, filter(None, own)), default="")
-        found: dict[str, dict[str, Sequence[Record]]] = {}
+        by_platform: dict[str, dict[str, Sequence[Record]]] = {}
         for run in self._found:
             if run.begun < latest and run.begun not in own[0] | own[1]:
-                found.setdefault(run.platform, {})[run.name] = run.records
+                by_platform.setdefault(run.platform, {})[run.name] = run.records
         return {
-            platform: Side(platform, dict(list(runs.items())[-_MOST:])) for platform, runs in found.items()
+            platform: Side(platform, dict(list(runs.items())[-_MOST:]))
+            for platform, runs in by_platform.items()
         }
 
     @cached_property

@@ -27,12 +27,12 @@ def environments_differ(a: Side, b: Side) -> tuple[EnvironmentDifference, ...] |
     seen_a, seen_b = _seen(a), _seen(b)
     if not seen_a or not seen_b:
         return None
-    variables = sorted({name for seen in (*seen_a, *seen_b) for name in tuning(seen)})
+    variables = sorted({name for environment in (*seen_a, *seen_b) for name in tuning(environment)})
     of_a, of_b = _facts(seen_a, variables), _facts(seen_b, variables)
     return tuple(
-        EnvironmentDifference(what, tuple(found), tuple(of_b[what]))
-        for what, found in of_a.items()
-        if what in of_b and set(found) != set(of_b[what])
+        EnvironmentDifference(what, tuple(texts), tuple(of_b[what]))
+        for what, texts in of_a.items()
+        if what in of_b and set(texts) != set(of_b[what])
     )
 
 
@@ -48,9 +48,10 @@ def _seen(side: Side) -> list[Mapping[str, Any]]:
 
 def _facts(environments: Sequence[Mapping[str, Any]], variables: Sequence[str]) -> Mapping[str, list[str]]:
     """Fact → what it is in the runs, each once. variables: of all runs, which may not be set in these."""
-    found: dict[str, list[str]] = {}
-    for seen in environments:
-        for what, text in {**of_machine(seen), **dict.fromkeys(variables, _UNSET), **tuning(seen)}.items():
-            if text not in found.setdefault(what, []):
-                found[what].append(text)
-    return found
+    facts: dict[str, list[str]] = {}
+    for environment in environments:
+        unset = dict.fromkeys(variables, _UNSET)
+        for what, text in {**of_machine(environment), **unset, **tuning(environment)}.items():
+            if text not in facts.setdefault(what, []):
+                facts[what].append(text)
+    return facts

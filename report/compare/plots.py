@@ -33,11 +33,11 @@ def draw(sides: Sequence[Side], folder: Path) -> list[Path]:
 def sweeps_of(sides: Sequence[Side]) -> Iterator[SweepLine]:
     """The sweeps of every side; a test has its colour, and each side (and MPI) its dashes."""
     for side in sides:
-        found = find_sweeps([record for _, record in side.all_records()])
-        several = len({sweep.mpi for sweep in found} - {""}) > 1
-        for sweep in found:
-            told = sweep.mpi == side.name  # --by params.mpi: the name ends with it already
-            name = sweep.name if told else f"{sweep.name} · {side.name}"
+        sweeps = find_sweeps([record for _, record in side.all_records()])
+        several = len({sweep.mpi for sweep in sweeps} - {""}) > 1
+        for sweep in sweeps:
+            named_by_mpi = sweep.mpi == side.name  # --by params.mpi: the name ends with it already
+            name = sweep.name if named_by_mpi else f"{sweep.name} · {side.name}"
             yield replace(sweep, name=name, mpi=f"{sweep.mpi} {side.name}" if several else side.name)
 
 

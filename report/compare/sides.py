@@ -60,7 +60,7 @@ def read_side(word: str, history: Path) -> Side:
         return Side(word, _nights(history, *nights.groups()))
     path = Path(word)
     if path.is_dir() and not (path / RECORDS).exists():
-        runs = sorted(each.parent for each in path.glob(f"*/{RECORDS}"))
+        runs = sorted(file.parent for file in path.glob(f"*/{RECORDS}"))
         if runs:
             return Side(word, {str(run): read_run(run) for run in runs}, {str(run): run for run in runs})
     try:
@@ -134,8 +134,8 @@ def split_side(sides: Iterable[Side], by: str) -> list[Side]:
             if value:
                 groups.setdefault(value, {}).setdefault(run, []).append(record)
     if len(groups) < 2:
-        found = f"only {next(iter(groups))}" if groups else "none"
-        raise NoSide(f"--by {by}: nothing to compare, the records have {found}")
+        values = f"only {next(iter(groups))}" if groups else "none"
+        raise NoSide(f"--by {by}: nothing to compare, the records have {values}")
     split = [Side(value, runs, folders) for value, runs in sorted(groups.items())]
     return name_sides(split) if by == "run" else split
 

@@ -61,20 +61,22 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
     try:
         machine = _machine(platform, nodes)
         if goal in QUESTIONS:
-            found = make_model_plan(goal, machine, budget)
+            proposed = make_model_plan(goal, machine, budget)
         else:
-            found = make_plan(goal, machine, budget, entry_points())
+            proposed = make_plan(goal, machine, budget, entry_points())
     except TooLittleTime as error:
         raise click.UsageError(f"--time {budget_text}: {error}") from None
     from npc.machine.programs import remembered
 
     known = remembered(platform)
     if as_json:
-        settings = [msgspec.structs.asdict(each) for each in known]
-        click.echo(json.dumps({**_document(found), "remembered": settings}, indent=1))
+        settings = [msgspec.structs.asdict(setting) for setting in known]
+        click.echo(json.dumps({**_document(proposed), "remembered": settings}, indent=1))
     else:
-        lines = ["Remembered of this platform:", *(f"  {each.words}" for each in known)] if known else []
-        click.echo(sentences("\n\n".join(filter(None, (_text(found), "\n".join(lines))))))
+        lines = (
+            ["Remembered of this platform:", *(f"  {setting.words}" for setting in known)] if known else []
+        )
+        click.echo(sentences("\n\n".join(filter(None, (_text(proposed), "\n".join(lines))))))
 
 
 def _machine(name: str, nodes: int | None) -> Machine:
@@ -154,7 +156,7 @@ def _document(plan: Plan) -> dict[str, Any]:
 
     document = asdict(plan)
     document["machine"]["missing"] = sorted(plan.machine.missing)
-    document["machine"]["seen"] = {name: seen.run for name, seen in plan.machine.seen.items()}
+    document["machine"]["seen"] = {name: earlier.run for name, earlier in plan.machine.seen.items()}
     for step, row in zip(plan.steps, document["steps"], strict=True):
         row["sizes"] = dict(step.sizes)
         row["nodes"], row["all_nodes"] = max(step.nodes), list(step.nodes)

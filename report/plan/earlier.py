@@ -28,22 +28,22 @@ class EarlierStep(NamedTuple):
 
 def steps_seen(runs: Path, platform: str) -> Mapping[str, EarlierStep]:
     """By step what the newest run of the platform in `runs` shows in which all its launches worked."""
-    found: dict[str, EarlierStep] = {}
+    by_step: dict[str, EarlierStep] = {}
     for run in sorted(runs.glob("[0-9]" * 6), reverse=True)[:_LAST]:
         made: dict[str, list[Launch]] = {}
         cases: dict[str, Counter[tuple[str, ...]]] = {}
         with contextlib.suppress(NoRun):
-            for each in read_workpackages(run):
-                if each.parameters.get("platform_name") != platform:
+            for workpackage in read_workpackages(run):
+                if workpackage.parameters.get("platform_name") != platform:
                     continue
-                for log in (each.folder / "work").glob(f"*/{LAUNCHES}"):
+                for log in (workpackage.folder / "work").glob(f"*/{LAUNCHES}"):
                     with contextlib.suppress(OSError, ValueError):
                         for launch in read_launches(log.parent).launches:
-                            made.setdefault(each.step, []).append(launch)
-                            what = (each.name, launch.case, *map(str, identity(launch.params).items()))
-                            cases.setdefault(each.step, Counter())[what] += 1
+                            made.setdefault(workpackage.step, []).append(launch)
+                            what = (workpackage.name, launch.case, *map(str, identity(launch.params).items()))
+                            cases.setdefault(workpackage.step, Counter())[what] += 1
         for step, launches in made.items():
             if all(launch.status == OK for launch in launches):
                 mean = sum(launch.seconds for launch in launches) / len(launches)
-                found.setdefault(step, EarlierStep(mean, tuple(cases[step].values()), run.name))
-    return found
+                by_step.setdefault(step, EarlierStep(mean, tuple(cases[step].values()), run.name))
+    return by_step

@@ -103,11 +103,11 @@ def make_model_plan(name: str, machine: Machine, budget_s: float) -> Plan:
     """The plan for a question that one model answers (`npc.roofline.choice.QUESTIONS`): what measures the
     model's parts by MPI and, where that is asked, by what lies below it on this machine. Raises
     `TooLittleTime`."""
-    asked = QUESTIONS[name]
+    question = QUESTIONS[name]
     layers: list[Layer] = ["mpi"]
-    if asked.below and (machine.rdma or not machine.one_machine):
+    if question.below and (machine.rdma or not machine.one_machine):
         layers.append("rdma" if machine.rdma else "tcp")
-    jobs = jobs_of(asked.of, layers, cluster=not machine.one_machine)
+    jobs = jobs_of(question.of, layers, cluster=not machine.one_machine)
     steps = tuple(map(_step, jobs))
     needed = {n: _seconds(steps, n, machine.missing) for n in range(1, MOST_SAMPLES + 1)}
     if needed[1] > budget_s:
@@ -116,12 +116,12 @@ def make_model_plan(name: str, machine: Machine, budget_s: float) -> Plan:
     folder = f"model-{name}"
     lines = [shlex.join(job.words(machine.platform, folder, **samples_setting(samples))) for job in jobs]
     lines.append(f"npc model fit {folder}/0* --output {folder}/fit.json --plot {folder}/fit.png")
-    if asked.then:
-        lines.append(f"{asked.then} {folder}/fit.json")
+    if question.then:
+        lines.append(f"{question.then} {folder}/fit.json")
     return Plan(
         goal=name,
-        question=asked.question,
-        model=asked.model,
+        question=question.question,
+        model=question.model,
         machine=machine,
         steps=steps,
         samples=samples,
@@ -130,7 +130,7 @@ def make_model_plan(name: str, machine: Machine, budget_s: float) -> Plan:
         characterise=lines[0],
         jube=" && ".join(_jube(job, machine, folder, samples) for job in jobs),
         lines=tuple(lines),
-        notes=(f"Suits {asked.suits}.", *_general_notes(machine, samples, steps, links=True)),
+        notes=(f"Suits {question.suits}.", *_general_notes(machine, samples, steps, links=True)),
     )
 
 
@@ -202,8 +202,8 @@ def steps_of(tags: Collection[str], machine: Machine) -> list[Step]:
     """The steps that any of the tags runs on a machine, in the order of the catalogue."""
     steps = [step.on(machine.nodes, machine.caches) for step in catalogue.steps(tags)]
     return [
-        replace(step, seconds=seen.seconds, needed=seen.needed)
-        if (seen := machine.seen.get(step.name)) and step.nodes[-1] <= 2
+        replace(step, seconds=earlier.seconds, needed=earlier.needed)
+        if (earlier := machine.seen.get(step.name)) and step.nodes[-1] <= 2
         else step
         for step in steps
     ]
@@ -264,9 +264,9 @@ def _lines(
     pairs = goal is GOALS["accept"] and machine.nodes >= _PAIRS_FROM
     if pairs:
         jobs = {"--partition": machine.queue, "--account": machine.account}
-        asked = "".join(f" {option}={shlex.quote(value)}" for option, value in jobs.items() if value)
+        options = "".join(f" {option}={shlex.quote(value)}" for option, value in jobs.items() if value)
         lines.append(
-            f"srun -N {machine.nodes} --ntasks-per-node=1{asked} --mpi=pmix npb --pairs sample:{_ROUNDS} "
+            f"srun -N {machine.nodes} --ntasks-per-node=1{options} --mpi=pmix npb --pairs sample:{_ROUNDS} "
             '--killserver --servercmd qperf --clientcmd "qperf HOSTNAME -t 2 -uu tcp_bw" '
             f"{name} --output pairs"
         )
@@ -285,48 +285,48 @@ def _lines(
 def _notes(
     goal: PlanGoal, machine: Machine, samples: int, possible: Sequence[str], tags: Sequence[str]
 ) -> list[str]:
-    found = _general_notes(machine, samples, steps_of(tags, machine), links="network" in tags)
+    notes = _general_notes(machine, samples, steps_of(tags, machine), links="network" in tags)
     if "rdma" in goal.tags and machine.rdma is None:
-        found.append("Whether there is RDMA cannot be seen from here; with it, add --tag rdma.")
+        notes.append("Whether there is RDMA cannot be seen from here; with it, add --tag rdma.")
     if goal.runs > 1:
-        found.append(
+        notes.append(
             f"{goal.runs} runs of each machine or state, in folders of their own (FIRST, SECOND): a single "
             "run cannot show "
             "how runs of one machine differ."
         )  # fmt: skip
     if goal is GOALS["slow"]:
-        found.append(
+        notes.append(
             "Without its FLOP the application has no place under the ceilings: npc observe --help says how "
             "to count or name them (--counters, --flops, --flop)."
         )
     left = [tag for tag in possible if tag not in tags]
     if left:
         more = goal.runs * duration([*tags, left[0]], MIN_SAMPLES, machine)
-        found.append(
+        notes.append(
             f"Left out for lack of time: {', '.join(left)}; {left[0]} too takes {format_duration(more)}."
         )
-    return found
+    return notes
 
 
 def _general_notes(machine: Machine, samples: int, steps: Sequence[Step], links: bool) -> list[str]:
     """Of few samples, of one machine where links were to be measured, and of tools that are missing."""
-    found = []
+    notes = []
     if samples < MIN_SAMPLES:
-        found.append(
+        notes.append(
             f"Fewer than {MIN_SAMPLES} samples give no 95 % interval; take more time to judge by it."
         )
     if machine.one_machine and links:
-        found.append("One machine: network tests go over loopback or shared memory, and measure no link.")
+        notes.append("One machine: network tests go over loopback or shared memory, and measure no link.")
     if known := sorted(step.name for step in steps if step.needed):
         runs = sorted({machine.seen[name].run for name in known})
-        found.append(f"As long, and as often, as in the runs {', '.join(runs)}: {', '.join(known)}.")
+        notes.append(f"As long, and as often, as in the runs {', '.join(runs)}: {', '.join(known)}.")
     lacking = sorted({c for step in steps for c in step.commands if c in machine.missing})
     sites = {step.commands[0]: step.site for step in catalogue.steps() if step.site}
     tools = [command for command in lacking if command not in sites]
     if tools:
-        found.append(f"Missing here: {', '.join(tools)} (npc doctor --missing says how to get them).")
+        notes.append(f"Missing here: {', '.join(tools)} (npc doctor --missing says how to get them).")
     for command in lacking:
         if command in sites:
             names = " or ".join(f"--set {name}=FOLDER" for name in sites[command])
-            found.append(f"Missing here: {command}; {names} names a build.")
-    return found
+            notes.append(f"Missing here: {command}; {names} names a build.")
+    return notes

@@ -19,10 +19,10 @@ class NothingToShow(Exception):
 
 def present(blocks: Iterable[Block], otherwise: str) -> Iterator[Block]:
     """The blocks of a section. Raises `NothingToShow` with `otherwise` where there are none."""
-    found = list(blocks)
-    if not found:
+    shown = list(blocks)
+    if not shown:
         raise NothingToShow(otherwise)
-    return iter(found)
+    return iter(shown)
 
 
 def of_runs(report: Report, blocks_of: Callable[[Report, Run], Iterable[Block]]) -> Iterator[Block]:

@@ -100,25 +100,25 @@ def _of_history(report: Report, history: HistoryView) -> Iterator[Block]:
 
 def _allocated(report: Report, history: HistoryView, platform: str) -> Iterator[Block]:
     """Figure 9 of the paper: a map a benchmark, and one for all; this alone on a large machine."""
-    found = history.had[platform].allocations(report.topology)
-    large = len(found) * len(found[-1].known) > _MOST_CELLS
-    shows = f"Nodes that each benchmark had: {'; '.join(map(str, found))}."
-    for each, grid in zip(found, maps(found, report.topology), strict=True):
-        if each is found[-1] or not large:
+    allocations = history.had[platform].allocations(report.topology)
+    large = len(allocations) * len(allocations[-1].known) > _MOST_CELLS
+    shows = f"Nodes that each benchmark had: {'; '.join(map(str, allocations))}."
+    for allocation, grid in zip(allocations, maps(allocations, report.topology), strict=True):
+        if allocation is allocations[-1] or not large:
             named = replace(
                 grid,
                 ident=report.ident(),
-                title=f"Allocation on {platform}: {each}",
+                title=f"Allocation on {platform}: {allocation}",
                 text=f"{grid.text} The table below has all nodes.",
             )
-            last = each is found[-1]
-            tables = [_nights(found, f"Nights by node and benchmark: {platform}")] if last else []
+            last = allocation is allocations[-1]
+            tables = [_nights(allocations, f"Nights by node and benchmark: {platform}")] if last else []
             yield amounts_figure(named, shows if last else grid.text, _COUNTED, "nights", *tables)
 
 
-def _nights(found: Sequence[Allocation], caption: str) -> Table:
-    hosts = sorted({host for allocation in found for host in allocation.nights}, key=natural)
-    columns = [Column[str]("node", lambda host: host), *map(_nights_of, found)]
+def _nights(allocations: Sequence[Allocation], caption: str) -> Table:
+    hosts = sorted({host for allocation in allocations for host in allocation.nights}, key=natural)
+    columns = [Column[str]("node", lambda host: host), *map(_nights_of, allocations)]
     return Table.of(caption, hosts, columns, folded=True, filtered=len(hosts) > 16)
 
 
@@ -157,12 +157,12 @@ def _placed(nodes: Sequence[NodeHistory], topology: Topology | None) -> list[Nod
 
 def _lines(nodes: Sequence[NodeHistory], columns: int) -> list[list[NodeHistory]]:
     """The rows of the map; each place begins one."""
-    found: list[list[NodeHistory]] = []
+    lines: list[list[NodeHistory]] = []
     for node in nodes:
-        if not found or len(found[-1]) == columns or found[-1][0].place != node.place:
-            found.append([])
-        found[-1].append(node)
-    return found
+        if not lines or len(lines[-1]) == columns or lines[-1][0].place != node.place:
+            lines.append([])
+        lines[-1].append(node)
+    return lines
 
 
 def _figure(report: Report, title: str, nodes: Sequence[NodeHistory]) -> Figure:
@@ -202,11 +202,11 @@ def _figure(report: Report, title: str, nodes: Sequence[NodeHistory]) -> Figure:
 
 def _ratios(nodes: Sequence[NodeHistory]) -> dict[str, float]:
     """The median node of each rack or switch, as far as they are known."""
-    found: defaultdict[str, list[float]] = defaultdict(list)
+    by_place: defaultdict[str, list[float]] = defaultdict(list)
     for node in nodes:
         if node.ratio is not None and node.place not in ("", ELSEWHERE):
-            found[node.place].append(node.ratio)
-    return {place: median(ratios) for place, ratios in found.items()}
+            by_place[node.place].append(node.ratio)
+    return {place: median(ratios) for place, ratios in by_place.items()}
 
 
 def _tip(node: NodeHistory) -> str:

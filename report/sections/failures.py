@@ -101,9 +101,9 @@ def _words(run: Run, records: Sequence[Record]) -> str:
         for suffix in (".err", ".out"):
             path = (run.folder / record.raw).with_suffix(suffix) if record.raw else Path()
             if path.is_file() and not leads_out(path, run.folder, *(guest.folder for guest in run.guests)):
-                said = last_words(path)
-                if said and said not in record.status:
-                    return said
+                words = last_words(path)
+                if words and words not in record.status:
+                    return words
     return ""
 
 

@@ -75,14 +75,12 @@ def build(report: Report) -> Iterator[Block]:
     together: dict[Series, list[HistorySeries]] = {}
     for series in several:
         together.setdefault(on_any_nodes(series.key), []).append(series)
-    figures = [
-        sorted(each, key=lambda each: (each.key.nodes, each.key.params))
-        for each in islice(together.values(), _MOST_CHARTS)
-    ]
-    shown = {series.ident for each in figures for series in each}
+    groups = list(islice(together.values(), _MOST_CHARTS))
+    shown = {series.ident for group in groups for series in group}
     most = max(7, _MOST_NIGHTS // max(len(shown), 1))
-    for each in figures:
-        yield _figure(report, history, each, most)
+    for group in groups:
+        group.sort(key=lambda series: (series.key.nodes, series.key.params))
+        yield _figure(report, history, group, most)
     if len(several) > len(shown):
         left = len(several) - len(shown)
         yield Text(f"{left} more series of several nights are in the tables only.")
@@ -268,8 +266,8 @@ def _tip(night: NightValue, unit: str) -> str:
     name = f"{_day(night.time)}, {night.run}"
     if not night.n:
         return f"{name}\n{night.status or 'no usable number'}"
-    said = "".join(f"\n{text}" for text in (night.verdict, night.status) if text)
-    return f"{name}\n{format_quantity(night.median, unit)}\n{_range(night, unit)}, n = {night.n}{said}"
+    remarks = "".join(f"\n{text}" for text in (night.verdict, night.status) if text)
+    return f"{name}\n{format_quantity(night.median, unit)}\n{_range(night, unit)}, n = {night.n}{remarks}"
 
 
 def _range(night: NightValue, unit: str) -> str:

@@ -35,8 +35,8 @@ _ABSENT = "no sweep of at least five message sizes that a model could be fitted 
 
 def build(report: Report) -> Iterator[Block]:
     """Run by run the fits, and the comparison of models on sizes that they were not shown."""
-    found = {run.number: fit_records(run.records) for run in runs_of(report)}
-    fitted = [run for run in report.runs if found[run.number].fits]
+    fits = {run.number: fit_records(run.records) for run in runs_of(report)}
+    fitted = [run for run in report.runs if fits[run.number].fits]
     if not fitted:
         raise NothingToShow(_ABSENT)
     yield Text(
@@ -45,12 +45,12 @@ def build(report: Report) -> Iterator[Block]:
         "from the others."
     )
     yield from left_out(report, fitted, _ABSENT)
-    yield from beside([list(_of_run(report, run, found[run.number])) for run in fitted])
+    yield from beside([list(_of_run(report, run, fits[run.number])) for run in fitted])
 
 
 def _of_run(report: Report, run: Run, fits: Fits) -> Iterator[Block]:
     where = report.label(run)
-    believed = {(each.source, each.best) for each in fits.comparisons}
+    believed = {(comparison.source, comparison.best) for comparison in fits.comparisons}
     drawn = [
         fit
         for fit in fits.fits

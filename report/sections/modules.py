@@ -46,11 +46,11 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
         return
     for test, series in tests_of_pairs(run).items():
         squares: defaultdict[Pair, list[Repeats]] = defaultdict(list)
-        for each in series:
-            hosts = each.first.hosts
+        for repeats in series:
+            hosts = repeats.first.hosts
             server, client = (where.get(host) or where.get(short_name(host)) for host in hosts)
             if server and client:
-                squares[server, client].append(each)
+                squares[server, client].append(repeats)
         if squares:
             yield from _figure(report, run, test, dict(squares))
 
@@ -58,10 +58,10 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
 def _figure(report: Report, run: Run, test: PairTest, squares: dict[Pair, list[Repeats]]) -> Iterator[Block]:
     """The heat map of one test with its table, and what it lacks."""
     metric = METRICS[test.metric]
-    values = {pair: _values(found) for pair, found in squares.items()}
-    normal = median(median(each) for each in values.values())
+    values = {pair: _values(repeats) for pair, repeats in squares.items()}
+    normal = median(median(medians) for medians in values.values())
     names = sorted({name for pair in squares for name in pair}, key=natural)
-    idents = {pair: found[0].ident for pair, found in squares.items()}
+    idents = {pair: repeats[0].ident for pair, repeats in squares.items()}
     pairs = Pairs(values, metric.unit, metric.better, normal, None, len(names), idents)
     shows = (
         f"{test.name} within and between {len(names)} modules: {', '.join(names)}. A square is the median of "
@@ -75,9 +75,9 @@ def _figure(report: Report, run: Run, test: PairTest, squares: dict[Pair, list[R
         yield Text(f"Not measured within {', '.join(alone)}: a module needs two nodes for that.", "note")
 
 
-def _values(found: Sequence[Repeats]) -> list[float]:
+def _values(series: Sequence[Repeats]) -> list[float]:
     """The median of each pair of nodes: repeats of one pair say nothing of the others."""
-    return [each.summary.median for each in found if each.summary]
+    return [repeats.summary.median for repeats in series if repeats.summary]
 
 
 def _table(title: str, squares: dict[Pair, list[Repeats]], unit: str) -> Table:

@@ -81,17 +81,17 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
 
 def tests_of_pairs(run: Run) -> dict[PairTest, list[Repeats]]:
     """Tests between two nodes that involve three nodes at least, the largest size of each first."""
-    found: defaultdict[PairTest, list[Repeats]] = defaultdict(list)
+    by_test: defaultdict[PairTest, list[Repeats]] = defaultdict(list)
     for series in run.series:
         first = series.first
         if len(set(first.hosts)) == 2 and len(first.hosts) == 2 and METRICS[first.metric].better != "neither":
             if "statistic" in first.params or first.params.get("side") == "send" or not series.usable:
                 continue
-            found[PairTest(first.benchmark, first.case, first.metric, first.size)].append(series)
+            by_test[PairTest(first.benchmark, first.case, first.metric, first.size)].append(series)
     many = {
         test: series
-        for test, series in found.items()
-        if len({host for each in series for host in each.first.hosts}) > 2
+        for test, series in by_test.items()
+        if len({host for repeats in series for host in repeats.first.hosts}) > 2
     }
     return dict(sorted(many.items(), key=lambda item: (item[0][:3], -(item[0].size or 0))))
 
@@ -100,10 +100,10 @@ def _is_of(entry: PairsVerdict, test: PairTest) -> bool:
     return (entry.case, entry.metric, entry.size) == test[1:]
 
 
-def _pairs(run: Run, test: PairTest, found: Sequence[Repeats], topology: Topology | None) -> Pairs:
+def _pairs(run: Run, test: PairTest, repeats: Sequence[Repeats], topology: Topology | None) -> Pairs:
     values: defaultdict[Pair, list[float]] = defaultdict(list)
     idents: dict[Pair, str] = {}
-    for series in found:
+    for series in repeats:
         pair = (series.first.hosts[0], series.first.hosts[1])
         values[pair] += [record.value for record in series.usable if record.value is not None]
         idents.setdefault(pair, series.ident)
@@ -113,7 +113,7 @@ def _pairs(run: Run, test: PairTest, found: Sequence[Repeats], topology: Topolog
             if not values[pair]:
                 idents.setdefault(pair, run.idents[id(record)])
     metric = METRICS[test.metric]
-    normal = median(value for each in values.values() for value in each)
+    normal = median(value for of_pair in values.values() for value in of_pair)
     return Pairs(values, metric.unit, metric.better, normal, topology, _MOST_NODES, idents)
 
 
@@ -124,10 +124,12 @@ def _figure(report: Report, run: Run, test: PairTest, pairs: Pairs, verdict: Pai
     normal = format_quantity(pairs.normal, pairs.unit)
     shows = f"{name}: {measured} pairs of {len(pairs.hosts)} nodes as ratios to their median, {normal}."
     if len(groups) < len(pairs.hosts):
-        each = max(len(members) for _, members in groups)
+        neighbours = max(len(members) for _, members in groups)
         by_first = all(label == members[0] for label, members in groups)
         called = (
-            f"groups of {each} neighbouring nodes, called by their first" if by_first else "leaf switches"
+            f"groups of {neighbours} neighbouring nodes, called by their first"
+            if by_first
+            else "leaf switches"
         )
         shows += f" Squares are medians of {called}."
     title = f"Pairs: {name}" + report.label(run, ", {}")
@@ -170,7 +172,9 @@ def _table(title: str, pairs: Pairs) -> Table:
 
 
 def _verdict(verdict: PairsJudgement) -> Iterator[Block]:
-    suspects = [Cell(f"{each.whom}: {each.evidence}. Next: {each.closer}") for each in verdict.suspects]
+    suspects = [
+        Cell(f"{suspect.whom}: {suspect.evidence}. Next: {suspect.closer}") for suspect in verdict.suspects
+    ]
     if suspects:
         yield Listing("To blame", tuple(suspects), "bad")
     elif verdict.healthy:

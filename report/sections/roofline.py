@@ -35,13 +35,13 @@ def build(report: Report) -> Iterator[Block]:
 
 
 def _of_run(report: Report, run: Run) -> Iterator[Block]:
-    found = run.roofline
-    title = f"{report.label(run, '{}: ')}{found.title}: {host_text(found.hosts)}, {date_text(found)}"
+    roofline = run.roofline
+    title = f"{report.label(run, '{}: ')}{roofline.title}: {host_text(roofline.hosts)}, {date_text(roofline)}"
 
     def records(of: Estimate | Application) -> list[str]:
         if isinstance(of, Estimate):
             return run.records_of(of)
-        raw = {each.raw for each in of.runs}
+        raw = {part.raw for part in of.runs}
         return list(dict.fromkeys(run.idents[id(record)] for record in run.records if record.raw in raw))
 
     files = [
@@ -49,7 +49,7 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
         for name, words in _FILES.items()
         if (run.folder / name).is_file()
     ]
-    for block in blocks_of(found, report.ident, title, records):
+    for block in blocks_of(roofline, report.ident, title, records):
         yield block
         if files and isinstance(block, Figure):
             yield Listing("The same beside the records", tuple(files))

@@ -40,17 +40,17 @@ _ABSENT = "no test was measured at two message sizes (tag network: OSU, or qperf
 
 def build(report: Report) -> Iterator[Block]:
     """For each kind of test a chart of every run, all to the same scale."""
-    found = {run.number: _sweeps(run) for run in runs_of(report)}
-    if not any(found.values()):
+    sweeps_of_runs = {run.number: _sweeps(run) for run in runs_of(report)}
+    if not any(sweeps_of_runs.values()):
         raise NothingToShow(_ABSENT)
     yield Text(
         "One line a test, tool and MPI implementation; colour and mark are the test's, dashes the MPI's. "
         "The shade is the interval that covers the median with 95 %, or the range of launches that are fewer "
         "than six. Names of lines are switches."
     )
-    yield from left_out(report, [run for run in report.runs if found[run.number]], _ABSENT)
+    yield from left_out(report, [run for run in report.runs if sweeps_of_runs[run.number]], _ABSENT)
     for kind in ((of, metric) for of, metrics in _WORDS.items() for metric in metrics):
-        shown = {run: found[run.number].get(kind, []) for run in report.runs}
+        shown = {run: sweeps_of_runs[run.number].get(kind, []) for run in report.runs}
         every = [sweep for sweeps in shown.values() for sweep in sweeps]
         if not every:
             continue
@@ -71,13 +71,13 @@ def _sweeps(run: Run) -> dict[tuple[str, str], list[SweepLine]]:
     known = {(sweep.metric, sweep.name) for sweep in links}
     cases = sorted({f"{record.benchmark}/{record.case}" for record in run.records if record.size})
     others = find_sweeps(run.records, [glob.escape(case) for case in cases]) if cases else []
-    found: dict[tuple[str, str], list[SweepLine]] = {}
+    by_kind: dict[tuple[str, str], list[SweepLine]] = {}
     for sweep in links:
-        found.setdefault(("link", sweep.metric), []).append(sweep)
+        by_kind.setdefault(("link", sweep.metric), []).append(sweep)
     for sweep in others:
         if (sweep.metric, sweep.name) not in known:
-            found.setdefault((_KINDS[works_on(sweep)], sweep.metric), []).append(sweep)
-    return found
+            by_kind.setdefault((_KINDS[works_on(sweep)], sweep.metric), []).append(sweep)
+    return by_kind
 
 
 def _figure(

@@ -42,9 +42,9 @@ def build(report: Report) -> Iterator[Block]:
     table = _headline(report)
     if table:
         yield table
-    said = list(dict.fromkeys(note for run in report.runs for note in _notes(run, len(report.runs) > 1)))
-    if said:
-        yield Listing("To know before believing these numbers", tuple(map(Cell, said)))
+    remarks = list(dict.fromkeys(note for run in report.runs for note in _notes(run, len(report.runs) > 1)))
+    if remarks:
+        yield Listing("To know before believing these numbers", tuple(map(Cell, remarks)))
 
 
 # --- verdicts ------------------------------------------------------------------------------------------
@@ -70,8 +70,8 @@ def _pairs(run: Run, entry: PairsVerdict) -> Iterator[Block]:
     judged = f"{verdict.judged} of {plural(verdict.nodes, 'node')} judged"
     if verdict.suspects:
         named = tuple(
-            Cell(f"{each.whom}: {_how_bad(each)} ({each.evidence})", href="#pairs")
-            for each in verdict.suspects
+            Cell(f"{suspect.whom}: {_how_bad(suspect)} ({suspect.evidence})", href="#pairs")
+            for suspect in verdict.suspects
         )
         yield Listing(f"{what}: to blame ({judged})", named, "bad")
     elif verdict.healthy:
@@ -110,14 +110,18 @@ def _of_history(history: HistoryView) -> Iterator[Block]:
             more = f", {len(bad) - _MOST} more in its section" if len(bad) > _MOST else ""
             yield Listing(f"Not as usual{more}", tuple(items), "bad")
         if (matrix := document.pairs) and matrix.slow:
-            slow = tuple(Cell(f"{each.whom}: {each.evidence} ({each.series})") for each in matrix.slow)
+            slow = tuple(
+                Cell(f"{suspect.whom}: {suspect.evidence} ({suspect.series})") for suspect in matrix.slow
+            )
             yield Listing("Named by the pairs that were measured on suspicion", slow, "bad")
         elif matrix and matrix.problem:
             yield Text(f"The pairs measured on suspicion say nothing: {matrix.problem}.", "note")
         if document.notes:
             yield Listing("What else happened in that night", tuple(map(Cell, document.notes)), "note")
-        if suspects := [each for each in document.suspects if each.named]:
-            items = [Cell(f"{each.whom}, since {each.since}: {each.evidence}") for each in suspects]
+        if suspects := [suspect for suspect in document.suspects if suspect.named]:
+            items = [
+                Cell(f"{suspect.whom}, since {suspect.since}: {suspect.evidence}") for suspect in suspects
+            ]
             yield Listing("To blame, by the nights together", tuple(items), "bad")
 
 
@@ -169,15 +173,15 @@ def _todo(run: Run, report: Report) -> Iterator[Cell]:
 
 
 def _todo_of_history(history: HistoryView) -> list[Cell]:
-    found = []
+    todo = []
     for document in history.verdicts.values():
         for suspect in document.suspects:
             if suspect.named and suspect.kind == "node":
                 drain = f"scontrol update nodename={suspect.name} state=drain reason=npc"
-                found.append(Cell(f"take {suspect.name} out until it is mended: {drain}"))
+                todo.append(Cell(f"take {suspect.name} out until it is mended: {drain}"))
     if history.problems:
-        found.append(Cell(f"{plural(history.problems, 'row')} of the history cannot be read"))
-    return found
+        todo.append(Cell(f"{plural(history.problems, 'row')} of the history cannot be read"))
+    return todo
 
 
 # --- numbers -------------------------------------------------------------------------------------------

@@ -47,14 +47,14 @@ def called(comparison: Comparison) -> float:
 def wrong(pairs: int, noise: Noise, runs: int = 1, drift: float = 0.0, between: float = 0.0) -> float:
     """Share of series called different, of `pairs` pairs of identical machines."""
     rng = random.Random(1)
-    found = []
+    values = []
     for _ in range(pairs):
         sides = [
             side(name, *(simulated(rng, noise, drift=drift, between=between) for _ in range(runs)))
             for name in "AB"
         ]
-        found.append(called(compare_sides(sides[0], sides[1], Choice())))
-    return sum(found) / len(found)
+        values.append(called(compare_sides(sides[0], sides[1], Choice())))
+    return sum(values) / len(values)
 
 
 def wrong_single(pairs: int, between: RunNoise, earlier: int = 20, slower: float = 0.0) -> float:
@@ -155,9 +155,9 @@ def main() -> int:
             wrong(pairs, noise, drift=0.02),
             wrong(pairs // 2, noise, runs=5, between=0.02),
         ]
-        seen = found(pairs // 2, noise, 0.1)
-        bad += sum(share > MOST_WRONG for share in shares) + (name == "normal" and seen < LEAST_FOUND)
-        print(f"{name:14}" + "".join(f" {share:>9.1%}" for share in shares) + f"   {seen:.0%}")
+        detected = found(pairs // 2, noise, 0.1)
+        bad += sum(share > MOST_WRONG for share in shares) + (name == "normal" and detected < LEAST_FOUND)
+        print(f"{name:14}" + "".join(f" {share:>9.1%}" for share in shares) + f"   {detected:.0%}")
     print(f"\n{'between runs':14} {'15 earlier':>11} {'28 earlier':>11}   15 % slower: found with 15, 28")
     for name, between in RUN_NOISES.items():
         shares = [wrong_single(pairs, between, earlier) for earlier in (15, 28)]

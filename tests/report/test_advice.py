@@ -86,7 +86,7 @@ PLATFORM = Platform(
 
 
 def evidence(
-    found: Sequence[Record],
+    records: Sequence[Record],
     environment: Mapping[str, Any] | None = None,
     platform: Platform | None = None,
     suspects: Sequence[tuple[BlamedByPairs, str]] = (),
@@ -94,26 +94,26 @@ def evidence(
 ) -> Run:
     """A run with one environment for all records; `argv` is the command line of every launch."""
     environment = machine() if environment is None else environment
-    raws = {record.raw for record in found}
+    raws = {record.raw for record in records}
     launches = {
         raw: Launch(id=0, argv=tuple(argv), started="", seconds=1.0, exit=0, raw=raw) for raw in raws if argv
     }
-    run = Run(0, "fuchs", Path(), list(found), platform)
+    run = Run(0, "fuchs", Path(), list(records), platform)
     run.circumstances = Circumstances(platform, dict.fromkeys(raws, environment), launches)
     run.environments = [environment] if environment else []
     run.suspects = list(suspects)
     return run
 
 
-def told(name: str, found: Run) -> list[Hint]:
+def hints_of(name: str, run: Run) -> list[Hint]:
     """The hints of one rule; fails if it lacks evidence."""
-    judged = next(rule for rule in all_rules() if rule.name == name).judge(found)
+    judged = next(rule for rule in all_rules() if rule.name == name).judge(run)
     assert not isinstance(judged, str), judged
     return judged
 
 
-def one(name: str, found: Run) -> Hint:
-    (hint,) = told(name, found)
+def one(name: str, run: Run) -> Hint:
+    (hint,) = hints_of(name, run)
     return hint
 
 
@@ -177,7 +177,7 @@ def test_a_setting_and_locked_memory_are_named_beside_the_evidence() -> None:
     environment = machine(variables={"OMPI_MCA_btl": "tcp,self"}, limits=limits)
     slow = one("mpi_over_tcp", evidence([*network(mpi=2.8e9)], environment))
     assert "OMPI_MCA_btl=tcp,self is set" in slow.seen and "ulimit -l is 64 KiB on n1" in slow.seen
-    assert told("mpi_over_tcp", evidence([*network()], environment)) == []  # it is fast all the same
+    assert hints_of("mpi_over_tcp", evidence([*network()], environment)) == []  # it is fast all the same
     latency_alone = [record for record in network() if record.case in ("osu_latency", "ib_write_bw")]
     setting = one("mpi_over_tcp", evidence(latency_alone, environment))
     assert setting.seen.startswith("mlx5_0/1 of n1 is active; OMPI_MCA_btl=tcp,self is set; ulimit")
@@ -188,35 +188,35 @@ def test_small_messages_between_nodes_are_held_to_the_path_below() -> None:
     hint = one("small_messages", evidence(slow))
     assert hint.gain == pytest.approx(9 / 1.1)
     in_python = evidence([*network(mpi_latency=5e-6)], argv=["mpirun", "-n", "2", "python", "osu.py"])
-    assert told("small_messages", in_python) == []  # Python's share of every call
-    assert told("small_messages", evidence([*network(mpi_latency=5e-6)])) != []
+    assert hints_of("small_messages", in_python) == []  # Python's share of every call
+    assert hints_of("small_messages", evidence([*network(mpi_latency=5e-6)])) != []
 
 
 def test_real_ranks_that_yield_are_seen_within_a_node() -> None:
-    found = [
+    measured = [
         replace(record, nodes=1, hosts=("n1",)) for record in captured("advice", "yield_latency.txt", "osu")
     ]
-    assert "within a node" in one("small_messages", evidence(found)).seen
+    assert "within a node" in one("small_messages", evidence(measured)).seen
     usual = [replace(record, nodes=1, hosts=("n1",)) for record in captured("osu", "osu_latency.out", "osu")]
-    assert told("small_messages", evidence(usual)) == []
+    assert hints_of("small_messages", evidence(usual)) == []
 
 
 def test_traffic_over_the_slow_interface() -> None:
     slow = dict(ETHERNET, name="eno1", speed_bit_s=1e9, mtu=1500)
     environment = machine(interfaces=[slow, ETHERNET])
     with pytest.raises(AssertionError, match="no TCP test between nodes that names an interface"):
-        told("interface", evidence([*network(tcp=0.117e9, interface="")], environment))
+        hints_of("interface", evidence([*network(tcp=0.117e9, interface="")], environment))
     by_name = one("interface", evidence([*network(tcp=0.05e9, interface="eno1")], environment))
     assert "over eno1 (1 Gbit/s); eth0 has 25 Gbit/s" in by_name.seen
     assert by_name.gain == pytest.approx(25 / 8 / 0.05)
-    assert told("interface", evidence([*network(tcp=2.9e9, interface="eth0")], environment)) == []
+    assert hints_of("interface", evidence([*network(tcp=2.9e9, interface="eth0")], environment)) == []
 
 
 def test_sockets_over_infiniband() -> None:
     hint = one("ipoib", evidence([*network(tcp=1.5e9, interface="ib0")]))
     assert "over ib0 reached 1.5 GB/s, but perftest ib_write_bw reached 6.2 GB/s" in hint.seen
     assert hint.gain == pytest.approx(6.2 / 1.5)
-    assert told("ipoib", evidence([*network(tcp=5e9, interface="ib0")])) == []
+    assert hints_of("ipoib", evidence([*network(tcp=5e9, interface="ib0")])) == []
 
 
 def test_small_frames_on_a_fast_link() -> None:
@@ -225,8 +225,8 @@ def test_small_frames_on_a_fast_link() -> None:
     # 25 Gbit/s × 1448/1514 in frames of 1500 bytes, × 8948/9014 in those of 9000
     assert "1.9 GB/s of the 2.99 GB/s that frames of 1500 bytes leave on eth0" in hint.seen
     assert hint.gain == pytest.approx(25e9 / 8 * 8948 / 9014 / 1.9e9)
-    assert told("mtu", evidence([*network(tcp=2.9e9)], environment)) == []
-    assert told("mtu", evidence([*network(tcp=1.9e9)], machine(interfaces=[ETHERNET]))) == []
+    assert hints_of("mtu", evidence([*network(tcp=2.9e9)], environment)) == []
+    assert hints_of("mtu", evidence([*network(tcp=1.9e9)], machine(interfaces=[ETHERNET]))) == []
 
 
 SPREAD = (1.0, 1.01, 0.99, 1.02, 0.98, 1.0)
@@ -261,11 +261,11 @@ def test_an_eager_limit_too_low_or_too_high() -> None:
     both = [
         replace(record, params={"mpi": mpi}) for mpi in ("openmpi", "mpich") for record in switching_at(512)
     ]
-    assert {hint.seen.partition(":")[0] for hint in told("eager_limit", evidence(both))} == {
+    assert {hint.seen.partition(":")[0] for hint in hints_of("eager_limit", evidence(both))} == {
         "osu_latency (mpi openmpi)", "osu_latency (mpi mpich)"
     }  # fmt: skip
-    assert told("eager_limit", evidence(switching_at(8192))) == []
-    assert told("eager_limit", evidence(sweep(lambda m: 1e-6 + m / 2e9))) == []
+    assert hints_of("eager_limit", evidence(switching_at(8192))) == []
+    assert hints_of("eager_limit", evidence(sweep(lambda m: 1e-6 + m / 2e9))) == []
 
 
 def test_the_eager_limit_of_a_real_sweep() -> None:
@@ -281,7 +281,9 @@ def test_the_eager_limit_of_a_real_sweep() -> None:
 def test_one_socket_by_its_threads() -> None:
     hint = one("one_socket", evidence([*records("stream", "triad", 40e9, params={"threads": "10"})]))
     assert "with 10 threads, but n1 has 20 cores in 2 sockets" in hint.seen and hint.gain == 2
-    assert told("one_socket", evidence([*records("stream", "triad", 40e9, params={"threads": "20"})])) == []
+    assert (
+        hints_of("one_socket", evidence([*records("stream", "triad", 40e9, params={"threads": "20"})])) == []
+    )
 
 
 def test_one_socket_beside_a_single_numa_node() -> None:
@@ -295,7 +297,7 @@ def test_one_socket_beside_a_single_numa_node() -> None:
     ]
     assert "one of its 2 NUMA nodes alone 40 GB/s" in one("one_socket", evidence([*alone, *whole])).seen
     both = [replace(record, value=(record.value or 0) * 1.9) for record in whole]
-    assert told("one_socket", evidence([*alone, *both])) == []
+    assert hints_of("one_socket", evidence([*alone, *both])) == []
 
 
 def test_one_socket_by_affinity() -> None:
@@ -311,7 +313,7 @@ def test_a_governor_that_saves_power() -> None:
     slow = one("governor", evidence([*peak("peakflops_avx", 200e9)], machine(cpu=cpu), PLATFORM))
     assert "peak double reached 50% of its nominal limit" in slow.seen and slow.gain == pytest.approx(2.0)
     fast = evidence([*peak("peakflops_avx", 390e9)], machine(cpu=cpu), PLATFORM)
-    assert told("governor", fast) == []
+    assert hints_of("governor", fast) == []
     # its clocks follow the load, so nobody knows what it costs
     cpu["frequency"]["driver"] = "intel_pstate"
     dynamic = one("governor", evidence(healthy(), machine(cpu=cpu)))
@@ -327,7 +329,7 @@ def test_huge_pages_off() -> None:
     assert isinstance(untried, str) and "root has reserved no huge pages" in untried
     lacking = advise(evidence([*memory()], off)).lacking["huge_pages"]
     assert lacking.startswith("no nominal bandwidth of main memory")
-    assert told("huge_pages", evidence([*memory(101e9)], off, PLATFORM)) == []
+    assert hints_of("huge_pages", evidence([*memory(101e9)], off, PLATFORM)) == []
 
 
 def test_ranks_that_are_not_bound() -> None:
@@ -337,16 +339,19 @@ def test_ranks_that_are_not_bound() -> None:
     assert hint.gain == pytest.approx(max(AROUND) / 1.0) or hint.gain == pytest.approx(1 / min(AROUND))
     named = evidence(healthy(), machine(variables={"OMP_PROC_BIND": "false"}))
     assert "OMP_PROC_BIND=false" in one("pinning", named).seen
-    assert told("pinning", evidence(healthy(), argv=["mpirun", "-n", "20", "xhpl"])) == []
+    assert hints_of("pinning", evidence(healthy(), argv=["mpirun", "-n", "20", "xhpl"])) == []
     bare = ["env", "OMP_NUM_THREADS=20", "./stream"]
     free = one("pinning", evidence([*memory()], argv=bare))
     assert free.seen.startswith("OMP_PROC_BIND is not set for 20 threads on n1; the best launch of triad")
-    assert told("pinning", evidence([*memory()], argv=[*bare[:2], "OMP_PROC_BIND=spread", bare[2]])) == []
-    asked = evidence([*memory()], argv=[*bare[:2], "OMP_PROC_BIND=false", bare[2]])
-    assert one("pinning", asked).seen.startswith("OMP_PROC_BIND=false on n1")
-    assert told("pinning", evidence([*memory()], machine(variables={"OMP_PLACES": "cores"}), argv=bare)) == []
+    assert hints_of("pinning", evidence([*memory()], argv=[*bare[:2], "OMP_PROC_BIND=spread", bare[2]])) == []
+    unpinned = evidence([*memory()], argv=[*bare[:2], "OMP_PROC_BIND=false", bare[2]])
+    assert one("pinning", unpinned).seen.startswith("OMP_PROC_BIND=false on n1")
+    assert (
+        hints_of("pinning", evidence([*memory()], machine(variables={"OMP_PLACES": "cores"}), argv=bare))
+        == []
+    )
     single = machine()["cpu"] | {"sockets": 1, "numa_nodes": [{"node": 0, "cpus": "0-19"}]}
-    assert told("pinning", evidence(healthy(), machine(cpu=single), argv=unbound)) == []
+    assert hints_of("pinning", evidence(healthy(), machine(cpu=single), argv=unbound)) == []
 
 
 def test_ranks_that_take_turns() -> None:
@@ -354,7 +359,7 @@ def test_ranks_that_take_turns() -> None:
     assert "ranks a node on 20 CPUs: they took turns" in one("taking_turns", crowded).seen
     busy = machine(load={"busy": [{"name": "cc1", "cores": 12.0}]})
     assert "others used 12.0 of the 20 CPUs" in one("taking_turns", evidence(healthy(), busy)).seen
-    assert told("taking_turns", evidence(healthy())) == []
+    assert hints_of("taking_turns", evidence(healthy())) == []
 
 
 def on_nodes(slow: float) -> list[Record]:
@@ -372,7 +377,7 @@ def test_one_slow_node_of_five() -> None:
     assert hint.seen.startswith("n3 reaches 80.0% of the other nodes' median") and hint.gain == pytest.approx(
         1.25
     )
-    assert told("slow_node", evidence(on_nodes(0.97))) == []
+    assert hints_of("slow_node", evidence(on_nodes(0.97))) == []
 
 
 def test_suspects_of_measured_pairs_are_passed_on(tmp_path: Path) -> None:
@@ -418,7 +423,7 @@ def test_an_application_bound_by_memory() -> None:
         if record.metric == "flops" else record
         for record in hpcg
     ]  # fmt: skip
-    assert told("memory_bound", evidence([*light, *ceilings])) == []
+    assert hints_of("memory_bound", evidence([*light, *ceilings])) == []
     # 2 % of the memory's bandwidth: that is not what holds it up
     slow = [
         replace(record, value=(record.value or 0) / 40) if record.metric in ("flops", "bandwidth") else record
@@ -435,7 +440,7 @@ def test_an_application_that_the_network_holds_up() -> None:
     hint = one("network_bound", evidence([*busy, *peak("peakflops_avx", 10e9)]))
     assert hint.gain == pytest.approx(2.5)  # 4 GFLOP/s a node
     quiet = [*launch("Himeno", 2, 8e9, 8e11, received=1e9, sent=1e9), *network()]
-    assert told("network_bound", evidence(quiet)) == []
+    assert hints_of("network_bound", evidence(quiet)) == []
     # 632 GB need 102 % of the time
     all_of_it = [*launch("Himeno", 2, 8e9, 8e11, received=632e9, sent=1e9), *network()]
     hint = one("network_bound", evidence([*all_of_it, *peak("peakflops_avx", 10e9)]))
@@ -447,18 +452,18 @@ def test_an_application_observed_apart_meets_the_ceilings_of_a_run(tmp_path: Pat
     busy = list(launch("Himeno", 2, 8e9, 8e11, received=155e9, sent=155e9))
     raw = busy[0].raw
     run, observed = tmp_path / "runs" / "000001", tmp_path / "observed"
-    for folder, found in ((run, [replace(record, raw=raw) for record in network()]), (observed, busy)):
+    for folder, measured in ((run, [replace(record, raw=raw) for record in network()]), (observed, busy)):
         made = LaunchLog((folder / raw).parent.parent, "osu", 1)
         made.append(Launch(id=0, argv=(folder.name,), started="", seconds=1.0, exit=0, raw="raw/0000.out"))
         made.close()
-        save_csv(found, folder / "records.csv")
+        save_csv(measured, folder / "records.csv")
         (folder / "environment.json").write_text(json.dumps(machine(host={"name": folder.name})))
     assert advise(gather([run])).lacking["network_bound"].startswith("no application")
     assert advise(gather([observed])).lacking["network_bound"].startswith("no network")
     both = gather([tmp_path / "runs", observed])
     hint = one("network_bound", both)
     assert hint.raw == (f"../../observed/{raw}",)
-    assert {raw: each.argv for raw, each in both.circumstances.launches.items()} == {
+    assert {raw: started.argv for raw, started in both.circumstances.launches.items()} == {
         raw: ("000001",), hint.raw[0]: ("observed",)
     }  # fmt: skip
     assert [name for name, _ in both.facts("cpu")] == ["000001", "observed"]
@@ -513,8 +518,8 @@ def test_the_command_on_a_healthy_machine_and_on_bad_input(tmp_path: Path) -> No
         ended = npc(*words)
         assert ended.returncode == 2 and message in ended.stderr and "Traceback" not in ended.stderr
     broken = [replace(record, value=None, status="failed: exit code 1") for record in healthy()]
-    for found, words in ((broken, "none of its records is usable"), ([], "it has no records")):
-        save_csv(found, tmp_path / "records.csv")
+    for measured, words in ((broken, "none of its records is usable"), ([], "it has no records")):
+        save_csv(measured, tmp_path / "records.csv")
         ended = npc(tmp_path)
         assert ended.returncode == 1 and f": {words}.\n" in ended.stdout
         assert "Nothing could be judged" in ended.stdout and "Nothing was found" not in ended.stdout

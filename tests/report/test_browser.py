@@ -73,8 +73,8 @@ class WatchedPage:
 
     def css(self, selector: str, name: str) -> str:
         """A computed style of the first element."""
-        found = self.find(selector).first.evaluate(f"each => getComputedStyle(each)['{name}']")
-        return str(found)
+        value = self.find(selector).first.evaluate(f"each => getComputedStyle(each)['{name}']")
+        return str(value)
 
 
 @pytest.fixture(scope="module")
@@ -103,15 +103,15 @@ def shown(page: Page, page_file: Path) -> Iterator[WatchedPage]:
 
 
 def box(locator: Locator) -> dict[str, float]:
-    found = locator.bounding_box()
-    assert found is not None, f"{locator} is not shown"
-    return dict(found)
+    bounds = locator.bounding_box()
+    assert bounds is not None, f"{locator} is not shown"
+    return dict(bounds)
 
 
 def test_every_chart_is_really_drawn(shown: WatchedPage) -> None:
     charts = shown.find("svg.chart")
     assert charts.count() >= 10
-    seen = {"line": 0, "mark": 0, "cell": 0, "band": 0}
+    counts = {"line": 0, "mark": 0, "cell": 0, "band": 0}
     for number in range(charts.count()):
         chart = charts.nth(number)
         frame = box(chart)
@@ -126,13 +126,13 @@ def test_every_chart_is_really_drawn(shown: WatchedPage) -> None:
                })"""
         )
         assert drawn
-        for each in drawn:
-            seen[each["kind"]] += 1
-            assert each["visible"] and each["length"] > 4
-            if each["kind"] != "line":  # lines are clipped at the frame
-                assert frame["x"] - 1 <= each["x"] and each["right"] <= frame["x"] + frame["width"] + 1
-                assert frame["y"] - 1 <= each["y"] and each["bottom"] <= frame["y"] + frame["height"] + 1
-    assert seen["line"] > 20 and seen["mark"] > 200 and seen["cell"] > 60
+        for mark in drawn:
+            counts[mark["kind"]] += 1
+            assert mark["visible"] and mark["length"] > 4
+            if mark["kind"] != "line":  # lines are clipped at the frame
+                assert frame["x"] - 1 <= mark["x"] and mark["right"] <= frame["x"] + frame["width"] + 1
+                assert frame["y"] - 1 <= mark["y"] and mark["bottom"] <= frame["y"] + frame["height"] + 1
+    assert counts["line"] > 20 and counts["mark"] > 200 and counts["cell"] > 60
 
 
 def test_labels_of_axes_neither_overlap_nor_stick_out(shown: WatchedPage) -> None:
@@ -363,12 +363,12 @@ def small_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with everything, but little of it: axe looks at every pair of elements."""
     folder = tmp_path_factory.mktemp("small")
     sizes = (1, 4096, 1048576)
-    found = [
+    measured = [
         record
         for record in everything()
         if record.sample == 0 and (record.benchmark != "osu" or record.size in sizes)
     ]
-    make_run(folder / "run", found)
+    make_run(folder / "run", measured)
     make_pairs(folder / "pairs", 4, slow=1)
     make_history(folder / "history", 12)
     words = [
@@ -392,15 +392,15 @@ def test_axe_finds_nothing_that_keeps_anybody_out(page: Page, small_file: Path) 
     for dark, rules, least in ((False, {}, 21), (True, contrast, 1)):
         page.emulate_media(color_scheme="dark" if dark else "light")
         assert (watched.css("body", "backgroundColor") == "rgb(20, 23, 26)") == dark
-        found = Axe().run(page, options={**BRIEF, **rules})
-        told = [
+        audit = Axe().run(page, options={**BRIEF, **rules})
+        violations = [
             f"{rule['id']}: {node['target']} {node['failureSummary']}"
-            for rule in found.response["violations"]
+            for rule in audit.response["violations"]
             for node in rule["nodes"][:3]
         ]
-        assert not told, "\n".join(told)
-        assert len(found.response["passes"]) >= least
-        assert found.response["passes"][0]["nodes"]
+        assert not violations, "\n".join(violations)
+        assert len(audit.response["passes"]) >= least
+        assert audit.response["passes"][0]["nodes"]
 
 
 @pytest.mark.parametrize("width", [1440, 390])
@@ -491,12 +491,12 @@ def test_hostile_names_do_nothing_in_a_browser(page: Page, tmp_path: Path) -> No
     from npc.records.record import replace
     from tests.made.run_folder import HOSTILE
 
-    found = [
+    measured = [
         replace(record, case=f"{record.case}{HOSTILE}", params={**record.params, "mpi": HOSTILE})
         for record in everything()
         if record.sample == 0  # every kind of record, once
     ]
-    run = make_run(tmp_path / "run", found)
+    run = make_run(tmp_path / "run", measured)
     assert CliRunner().invoke(report, [str(run)]).exit_code == 0
     watched = WatchedPage(page, run / "report.html")
     assert watched.find("svg.chart .mark").count() > 50

@@ -116,15 +116,24 @@ def test_the_interval_leaves_out_as_many_differences_as_its_level_allows(n: int,
 
 @given(VALUES, VALUES, st.floats(0.1, 10))
 def test_the_ratio_follows_the_unit_and_the_order(a: list[float], b: list[float], factor: float) -> None:
-    told = compare_samples(observations(a), observations(b), RunNoise(), RunNoise())
+    difference = compare_samples(observations(a), observations(b), RunNoise(), RunNoise())
     scaled = compare_samples(observations(a), observations([x * factor for x in b]), RunNoise(), RunNoise())
     turned = compare_samples(observations(b), observations(a), RunNoise(), RunNoise())
-    assert told.ratio and told.low and told.high and scaled.ratio and turned.ratio and turned.high
-    assert told.low <= told.ratio * (1 + 1e-9) and told.ratio <= told.high * (1 + 1e-9)
-    assert scaled.ratio == pytest.approx(told.ratio * factor, rel=1e-6)
-    assert turned.ratio == pytest.approx(1 / told.ratio, rel=1e-6)
-    assert turned.high == pytest.approx(1 / told.low, rel=1e-6)
-    assert 0 <= told.p <= 1 and turned.p == pytest.approx(told.p, abs=1e-9)
+    assert (
+        difference.ratio
+        and difference.low
+        and difference.high
+        and scaled.ratio
+        and turned.ratio
+        and turned.high
+    )
+    assert difference.low <= difference.ratio * (1 + 1e-9) and difference.ratio <= difference.high * (
+        1 + 1e-9
+    )
+    assert scaled.ratio == pytest.approx(difference.ratio * factor, rel=1e-6)
+    assert turned.ratio == pytest.approx(1 / difference.ratio, rel=1e-6)
+    assert turned.high == pytest.approx(1 / difference.low, rel=1e-6)
+    assert 0 <= difference.p <= 1 and turned.p == pytest.approx(difference.p, abs=1e-9)
 
 
 def test_beyond_the_counted_ranks_the_normal_limit_agrees() -> None:
@@ -158,8 +167,8 @@ def test_zeros_have_no_ratio_but_a_rank() -> None:
     assert compare_samples(lossless, lossless, RunNoise(), RunNoise()) == (
         compare_samples(lossless, observations([0.0] * 6), RunNoise(), RunNoise())
     )
-    told = compare_samples(lossless, lossy, RunNoise(), RunNoise())
-    assert told.ratio is None and told.p == pytest.approx(2 / comb(12, 6))
+    difference = compare_samples(lossless, lossy, RunNoise(), RunNoise())
+    assert difference.ratio is None and difference.p == pytest.approx(2 / comb(12, 6))
 
 
 def test_too_few_launches_are_refused() -> None:
@@ -256,8 +265,8 @@ def test_builds_of_likwid_with_other_kernels_are_comparable_and_the_kernels_are_
     (pair,) = compared(kernel("load_avx"), kernel("load_avx512"))
     assert (pair.test, pair.verdict) == ("likwid load", "same")
     assert pair.circumstances == {"kernel": ("load_avx", "load_avx512")}
-    told = compare_sides(side("A", kernel("load_avx")), side("B", kernel("load_avx512")), Choice())
-    assert any("1 pair with kernel load_avx in A, load_avx512 in B" in line for line in remarks(told))
+    comparison = compare_sides(side("A", kernel("load_avx")), side("B", kernel("load_avx512")), Choice())
+    assert any("1 pair with kernel load_avx in A, load_avx512 in B" in line for line in remarks(comparison))
 
 
 def test_variants_of_a_kernel_that_one_run_measured_are_not_mixed() -> None:
@@ -265,8 +274,8 @@ def test_variants_of_a_kernel_that_one_run_measured_are_not_mixed() -> None:
     (pair,) = compared(every, every)
     assert pair.verdict == "not comparable"
     assert pair.reason == "several kernels in one run: load_sse and load_avx"
-    asked = [*kernel("load_sse", variant="sse"), *kernel("load_avx", variant="avx")]
-    assert [pair.verdict for pair in compared(asked, asked)] == ["same", "same"]
+    measured = [*kernel("load_sse", variant="sse"), *kernel("load_avx", variant="avx")]
+    assert [pair.verdict for pair in compared(measured, measured)] == ["same", "same"]
 
 
 def test_where_processes_ran_is_said_and_keeps_no_pair_apart() -> None:
@@ -364,12 +373,14 @@ def test_tools_with_other_sizes_are_compared_at_the_nearest() -> None:
         "other size: 128 KiB in iperf3, 4 KiB in qperf",
     }
     assert {pair.ignore for pair in apart} == {("size",)}
-    told = compare_sides(iperf3, qperf, Choice(by="benchmark", ignore=["size"], run_to_run=0.01)).series
-    assert [(pair.verdict, pair.b and pair.b.size) for pair in told] == [
+    compared_series = compare_sides(
+        iperf3, qperf, Choice(by="benchmark", ignore=["size"], run_to_run=0.01)
+    ).series
+    assert [(pair.verdict, pair.b and pair.b.size) for pair in compared_series] == [
         ("better", 61440),
         ("not comparable", 4096),
     ]
-    assert told[1].ignore == ()
+    assert compared_series[1].ignore == ()
 
 
 def test_runs_of_one_test_are_compared_at_the_same_size_only() -> None:
@@ -399,7 +410,7 @@ def test_sides_by_what_records_say() -> None:
         for record in records("osu", "osu_bw", factor * 1e9, size=8, params={"mpi": mpi})
     ]
     split = split_side([Side("run", {"run": of_run})], "params.mpi")
-    assert [each.name for each in split] == ["mpich", "openmpi"]
+    assert [part.name for part in split] == ["mpich", "openmpi"]
     (pair,) = compare_sides(split[0], split[1], Choice(by="params.mpi")).series
     assert (pair.verdict, pair.reason) == ("different", "within one single run")
     (pair,) = compare_sides(split[0], split[1], Choice(by="params.mpi", run_to_run=0.01)).series
@@ -483,9 +494,10 @@ def test_what_is_left_with_too_few_launches_is_not_comparable() -> None:
     (used,) = compared(a, disturbed(a, 7), ignore=["disturbed"])
     assert (used.verdict, used.ratio) == ("worse", pytest.approx(0.5))
     chosen = Choice(ignore=["disturbed"])
-    told = remarks(compare_sides(side("A", a), side("B", disturbed(a, 7)), chosen))
+    sentences = remarks(compare_sides(side("A", a), side("B", disturbed(a, 7)), chosen))
     assert any(
-        line.startswith("Disturbed in B, and used nevertheless (--ignore disturbed): 7 of 7") for line in told
+        line.startswith("Disturbed in B, and used nevertheless (--ignore disturbed): 7 of 7")
+        for line in sentences
     )
 
 
@@ -518,9 +530,9 @@ def test_single_runs_differ_and_are_never_worse() -> None:
     }
     assert headline(comparison) == "B = B against A = A: 4 differ between two single runs."
     assert cells(comparison.series[0])[-1] == "between two single runs"
-    (told,) = [line for line in remarks(comparison) if line.startswith("How runs of this machine differ")]
-    assert "is not known for 4 series, so none of the 4 that differ is called better or worse" in told
-    assert "15 earlier runs" in told and "(there are 0 earlier runs)" in told
+    (sentence,) = [line for line in remarks(comparison) if line.startswith("How runs of this machine differ")]
+    assert "is not known for 4 series, so none of the 4 that differ is called better or worse" in sentence
+    assert "15 earlier runs" in sentence and "(there are 0 earlier runs)" in sentence
 
 
 @pytest.fixture(scope="module")
@@ -551,18 +563,18 @@ def test_runs_beside_them_say_how_single_runs_differ(beside: Path, tmp_path: Pat
 def test_nights_of_the_history_say_how_single_runs_differ(beside: Path, tmp_path: Path) -> None:
     history = History(tmp_path / "history" / "fuchs")
     for run in sorted(beside.iterdir())[:15]:
-        found = [replace(record, platform="fuchs") for record in read_run(run)]
-        history.append(of_night(found, run.name))
+        measured = [replace(record, platform="fuchs") for record in read_run(run)]
+        history.append(of_night(measured, run.name))
     for name in ("000015", "000016"):
         (tmp_path / name).mkdir()
-        found = [replace(record, platform="fuchs") for record in read_run(beside / name)]
-        save_csv(found, tmp_path / name / "records.csv")
+        measured = [replace(record, platform="fuchs") for record in read_run(beside / name)]
+        save_csv(measured, tmp_path / name / "records.csv")
     ended = npc("000015", "000016", cwd=tmp_path)
     assert "4 worse" in ended.stdout and "by 15 earlier runs" in ended.stdout, ended.stdout + ended.stderr
     # each night with the first: none that is compared is among those that say how nights differ
     parts = npc("fuchs@2026-11", "--by", "night", "--case", "triad", "--json", cwd=tmp_path)
-    told = json.loads(parts.stdout)["comparisons"]
-    assert [each["earlier"]["b"] for each in told] == list(range(14))
+    comparisons = json.loads(parts.stdout)["comparisons"]
+    assert [comparison["earlier"]["b"] for comparison in comparisons] == list(range(14))
 
 
 # --- how often it is wrong ----------------------------------------------------------------------------
@@ -646,8 +658,8 @@ def test_the_page_has_each_number_below_its_heading(two: tuple[Path, Path]) -> N
     pairs = {(f"{pair['test']} {pair['metric']}", pair["size"]): pair for pair in comparison["pairs"]}
     for row in shown:
         pair = pairs[row["test"].text.partition(" (")[0], row["size"].sort or None]
-        told = {heading: row[heading].text for heading in ("verdict", "95 % interval", "launches", "why")}
-        assert told == {
+        texts = {heading: row[heading].text for heading in ("verdict", "95 % interval", "launches", "why")}
+        assert texts == {
             "verdict": pair["verdict"],
             "95 % interval": f"[{pair['low']:.3f}, {pair['high']:.3f}]",
             "launches": "6/6",
@@ -695,8 +707,8 @@ def test_what_environments_differ_in(two: tuple[Path, Path], tmp_path: Path) -> 
         mpi = {"launcher": f"Open MPI 4.1.{place}", "library": None}
         tuned = {"OMPI_MCA_btl": "tcp,self"} if place else {}
         variables = {"PATH": f"/bin{place}", "SLURM_JOB_ID": str(place), "UCX_TLS": "rc", **tuned}
-        seen = environment | {"tools": tools, "mpi": mpi, "command": f"npc {place}", "variables": variables}
-        (tmp_path / run.name / "environment.json").write_text(json.dumps(seen))
+        known = environment | {"tools": tools, "mpi": mpi, "command": f"npc {place}", "variables": variables}
+        (tmp_path / run.name / "environment.json").write_text(json.dumps(known))
     printed = npc("first", "second", cwd=tmp_path).stdout
     table = [line.split() for line in printed[printed.index("environments differ in") :].splitlines()]
     assert table[1:4] == [

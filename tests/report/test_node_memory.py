@@ -15,8 +15,8 @@ from npc.report.sections.node_memory import build
 from tests.made.measured import records
 
 
-def blocks(folder: Path, found: Iterable[Record]) -> list[Block]:
-    save_csv(list(found), folder / "records.csv")
+def blocks(folder: Path, records: Iterable[Record]) -> list[Block]:
+    save_csv(list(records), folder / "records.csv")
     return list(build(Report(read_runs([folder]), folder)))
 
 
@@ -51,11 +51,11 @@ def test_levels_have_cycles_by_the_clock_that_was_measured(tmp_path: Path) -> No
 
 
 def test_the_loaded_curve_goes_from_no_streams_to_streams_without_a_pause(tmp_path: Path) -> None:
-    found = latency("loaded", 90e-9, 2**27, delay_ns="idle")
+    measured = latency("loaded", 90e-9, 2**27, delay_ns="idle")
     for delay, seconds, rate in (("0", 300e-9, 80e9), ("5000", 92e-9, 9e9), ("20000", 91e-9, 2e9)):
-        found += latency("loaded", seconds, 2**27, delay_ns=delay)
-        found += records("memory", "loaded", rate, size=2**27, params={"delay_ns": delay})
-    (figure,) = blocks(tmp_path, found)
+        measured += latency("loaded", seconds, 2**27, delay_ns=delay)
+        measured += records("memory", "loaded", rate, size=2**27, params={"delay_ns": delay})
+    (figure,) = blocks(tmp_path, measured)
     assert isinstance(figure, Figure) and figure.picture.count("data-tip") >= 4
     rows = figure.tables[0].texts()[1:]
     assert [row[1:] for row in rows] == [
@@ -65,12 +65,12 @@ def test_the_loaded_curve_goes_from_no_streams_to_streams_without_a_pause(tmp_pa
 
 def test_pairs_of_cpus_are_a_matrix_that_is_the_same_both_ways(tmp_path: Path) -> None:
     pairs = {"0,1": 12e-9, "0,2": 45e-9, "1,2": 46e-9}
-    found = [
+    measured = [
         record
         for cpus, seconds in pairs.items()
         for record in latency("core_to_core", seconds, thread_cpus=cpus, relation="shared-cache")
     ]
-    _, figure = blocks(tmp_path, found)
+    _, figure = blocks(tmp_path, measured)
     assert isinstance(figure, Figure) and figure.picture.count("data-tip") == 6
     assert [row[:2] for row in figure.tables[0].texts()[1:]] == [("1", "2"), ("0", "2"), ("0", "1")]
 

@@ -16,16 +16,16 @@ PLANTED = "planted_1ms_of_10ms_core1.txt"
 
 def test_the_core_that_loses_most_comes_first_and_the_node_last(tmp_path: Path) -> None:
     text = captured.text_of("noise", PLANTED)
-    found = [
+    measured = [
         Record.of(
-            each, time=f"2026-11-24T12:00:0{sample}Z", platform="here", benchmark="noise", hosts=("n7",),
+            reading, time=f"2026-11-24T12:00:0{sample}Z", platform="here", benchmark="noise", hosts=("n7",),
             sample=sample, raw=f"raw/000{sample}.out",
         )
         for sample in range(3)
-        for each in parsers.parse("noise", text, ["noise"])
+        for reading in parsers.parse("noise", text, ["noise"])
     ]  # fmt: skip
     (tmp_path / "run").mkdir()
-    save_csv(found, tmp_path / "run/records.csv")
+    save_csv(measured, tmp_path / "run/records.csv")
     cores, collective = build(Report(read_runs([tmp_path / "run"], ""), tmp_path))
     assert isinstance(cores, Table) and isinstance(collective, Table)
     assert cores.caption == "Noise of n7"

@@ -62,14 +62,14 @@ def test_sizes_are_the_defaults_of_the_specs() -> None:
             for name, default in re.findall(r"\$\{NPC_(\w+):-([^}]*)\}", spec.read_text(encoding="utf-8"))
             if re.search(r"(_|_MAX_|_ARRAY_|_LOAD_)SIZES?$|_N$|_MSGLOG$", name)
         }
-    found: dict[str, dict[str, str]] = {name: {} for name in wanted}
+    defaults: dict[str, dict[str, str]] = {name: {} for name in wanted}
     for step in catalogue.steps():
-        found[step.name.split()[0]].update(step.sizes)
-    assert {name: set(sizes) for name, sizes in found.items()} == {n: set(s) for n, s in wanted.items()}
+        defaults[step.name.split()[0]].update(step.sizes)
+    assert {name: set(sizes) for name, sizes in defaults.items()} == {n: set(s) for n, s in wanted.items()}
     for name, sizes in wanted.items():
         for setting, default in sizes.items():
-            assert found[name][setting].split(", ")[0] == default or (
-                not default and re.search("cache|thread", found[name][setting])
+            assert defaults[name][setting].split(", ")[0] == default or (
+                not default and re.search("cache|thread", defaults[name][setting])
             )
 
 
@@ -78,8 +78,8 @@ def test_settings_of_nodes_are_those_of_the_specs() -> None:
         spec = ROOT / "benchmarks" / step.name.split()[0] / "benchmark_spec.xml"
         # a number, or a list that has more where the platform has several nodes
         least = r"(?:else list=(\d+); .*)?\$\{NPC_(\w+_NODES):-(\d+|\$list)\}"
-        said = re.findall(least, spec.read_text(encoding="utf-8"))
-        assert [(name.lower(), int(alone or nodes)) for alone, name, nodes in said] == (
+        sizes = re.findall(least, spec.read_text(encoding="utf-8"))
+        assert [(name.lower(), int(alone or nodes)) for alone, name, nodes in sizes] == (
             [(step.scales, step.nodes[0])] if step.scales else []
         )
         if not step.scales:
@@ -166,9 +166,9 @@ def test_durations_are_those_of_the_platforms_last_run(tmp_path: Path) -> None:
             for place, (case, sample) in enumerate(made)
         ]
         write_launches(work / "launches", *launches, tool="likwid")
-    seen = steps_seen(tmp_path, "localhost")
-    assert seen == {"likwid": EarlierStep(3.0, (6, 14), "000001")}
-    plan = make_plan("slow", dataclasses.replace(HERE, seen=seen), 7200, COMMANDS)
+    earlier = steps_seen(tmp_path, "localhost")
+    assert earlier == {"likwid": EarlierStep(3.0, (6, 14), "000001")}
+    plan = make_plan("slow", dataclasses.replace(HERE, seen=earlier), 7200, COMMANDS)
     (step,) = [step for step in plan.steps if step.name == "likwid"]
     assert step.duration(20) == step.jobs * JOB_S + 20 * 3.0
     assert step.duration(10) == step.jobs * JOB_S + 16 * 3.0
@@ -268,10 +268,10 @@ def test_every_question_has_its_model_and_measurements_that_there_are() -> None:
     assert set(QUESTIONS) == set(choice.QUESTIONS)
     for question in choice.QUESTIONS.values():
         assert question.model.startswith(tuple(models)), question.model
-        assert all(any(each.of == of for each in choice.MEASUREMENTS) for of in question.of)
-    for each in choice.MEASUREMENTS:
-        assert each.set.keys() | each.cluster.keys() <= settings(ROOT).keys()
-        for name, value in each.set.items():
+        assert all(any(measurement.of == of for measurement in choice.MEASUREMENTS) for of in question.of)
+    for measurement in choice.MEASUREMENTS:
+        assert measurement.set.keys() | measurement.cluster.keys() <= settings(ROOT).keys()
+        for name, value in measurement.set.items():
             assert not name.endswith("_sizes") or len(value.split(",")) >= LEAST_SIZES
 
 
@@ -338,7 +338,7 @@ def test_a_plan_says_what_the_platform_remembers(tmp_path: Path, monkeypatch: py
         in shown
     )
     document = json.loads(npc("slow", "--time", "30m", "--json").stdout)
-    assert [each["setting"] for each in document["remembered"]] == ["binding core"]
+    assert [setting["setting"] for setting in document["remembered"]] == ["binding core"]
 
 
 def test_bad_input_is_a_usage_error() -> None:

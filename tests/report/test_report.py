@@ -144,16 +144,16 @@ def page(whole: tuple[Path, dict[str, Any]]) -> Page:
 
 
 def test_every_section_is_there_and_json_says_so(whole: tuple[Path, dict[str, Any]], page: Page) -> None:
-    path, told = whole
-    assert told["schema"] == 1
-    assert told["bytes"] == path.stat().st_size < 5e6
-    assert [section["name"] for section in told["sections"]] == list(ORDER)
+    path, document = whole
+    assert document["schema"] == 1
+    assert document["bytes"] == path.stat().st_size < 5e6
+    assert [section["name"] for section in document["sections"]] == list(ORDER)
     assert set(ORDER) <= set(page.ids)
-    assert told["absent"] == {}
-    assert sum(section["figures"] for section in told["sections"]) == told["charts"]
-    assert [run["records"] for run in told["runs"]] == [830, 28, 27]
-    assert told["runs"][0]["usable"] == 826
-    assert (told["history"]["nights"], told["history"]["series"]) == (40, 3)
+    assert document["absent"] == {}
+    assert sum(section["figures"] for section in document["sections"]) == document["charts"]
+    assert [run["records"] for run in document["runs"]] == [830, 28, 27]
+    assert document["runs"][0]["usable"] == 826
+    assert (document["history"]["nights"], document["history"]["series"]) == (40, 3)
     assert not page.open, "elements that never end"
 
 
@@ -211,9 +211,9 @@ def test_every_picture_has_a_text_and_a_table_beside_it(
 
 
 def test_numbers_are_those_of_the_records(folders: Mapping[str, Path], page: Page) -> None:
-    found = read_run(folders["run"])
+    measured = read_run(folders["run"])
     chosen = [
-        r.value for r in found if (r.case, r.size, r.params.get("mpi")) == ("osu_bw", 1048576, "openmpi")
+        r.value for r in measured if (r.case, r.size, r.params.get("mpi")) == ("osu_bw", 1048576, "openmpi")
     ]
     summary = summarise([value for value in chosen if value is not None])
     assert summary.n == 7 and summary.low is not None
@@ -223,7 +223,7 @@ def test_numbers_are_those_of_the_records(folders: Mapping[str, Path], page: Pag
     assert format_quantity(summary.low, "B/s", 4) in page.inside[row]
     assert "7 of 7" in page.inside[row] and "openmpi" in page.inside[row]
     for case, unit in (("peakflops_avx", "FLOP/s"), ("peakflops_sp_avx", "FLOP/s"), ("triad", "B/s")):
-        values = [record.value for record in found if record.case == case and record.ok]
+        values = [record.value for record in measured if record.case == case and record.ok]
         middle = summarise([value for value in values if value is not None]).median
         assert format_quantity(middle, unit, 4) in page.inside["summary"]
 
@@ -259,8 +259,10 @@ def ring(folder: Path, nodes: int, steps: Sequence[int], slow: Callable[[int, in
     """Records of TCP from every node to those `steps` further on, 30 % less where it is `slow`."""
     (first, *_) = records("qperf", "tcp_bw", 1e9, nodes=2, size=65536)
     pairs = [(a, (a + step) % nodes) for step in steps for a in range(nodes)]
-    found = [replace(first, hosts=(f"n{a}", f"n{b}"), value=0.7e9 if slow(a, b) else 1e9) for a, b in pairs]
-    save_csv(found, folder / "records.csv")
+    measured = [
+        replace(first, hosts=(f"n{a}", f"n{b}"), value=0.7e9 if slow(a, b) else 1e9) for a, b in pairs
+    ]
+    save_csv(measured, folder / "records.csv")
 
 
 def test_many_nodes_are_drawn_in_groups_and_the_slow_one_still_stands_out(tmp_path: Path) -> None:
@@ -332,9 +334,9 @@ def test_nodes_are_drawn_by_rack_or_leaf_switch_where_somebody_says_which(
     drawn = re.findall(r'<g class="glabels">(.*?)</g>', path.read_text(encoding="utf-8"))
     assert re.findall(r">([^<]+)</text>", "".join(drawn)) == groups
     cells = {
-        each["data-tip"].split("\n")[0]: each
-        for tag, each in page.elements
-        if tag == "rect" and re.match(r"n\d\n", each.get("data-tip", ""))
+        attributes["data-tip"].split("\n")[0]: attributes
+        for tag, attributes in page.elements
+        if tag == "rect" and re.match(r"n\d\n", attributes.get("data-tip", ""))
     }
     assert sorted(cells) == [f"n{number}" for number in range(8)]
     if not groups:
@@ -351,11 +353,11 @@ def test_nodes_are_drawn_by_rack_or_leaf_switch_where_somebody_says_which(
 
 def test_a_rack_whose_median_node_is_slow_is_named(tmp_path: Path) -> None:
     (first, *_) = records("stream", "triad", 1e9)
-    found = [
+    measured = [
         replace(first, hosts=(f"n{number}.site",), value=0.8e9 if 4 <= number < 8 else 1e9)
         for number in range(40)
     ]
-    save_csv(found, tmp_path / "records.csv")
+    save_csv(measured, tmp_path / "records.csv")
     (tmp_path / "topology").write_text("rack a: n[0-3]\nrack b: n[4-7]\nrack c: n[8-39]\n")
     assert npc_report(tmp_path, "--topology", tmp_path / "topology").exit_code == 0
     text = (tmp_path / "report.html").read_text()
@@ -389,8 +391,8 @@ def test_a_number_of_a_night_leads_to_its_samples_and_to_those_raw_files_that_ar
     assert ident.endswith("n39")
 
     def night(number: int) -> str:
-        (found,) = re.findall(rf'<tr id="{ident[:-2]}{number}" .*?</tr>', text)
-        return str(found)
+        (of_night,) = re.findall(rf'<tr id="{ident[:-2]}{number}" .*?</tr>', text)
+        return str(of_night)
 
     files = re.findall(r'<a href="([^"]*)" title="n3, n0">[\d.]+ MB/s</a>', night(39))
     assert [name.rpartition("nights/")[2] for name in files] == [
@@ -493,13 +495,13 @@ def test_a_runs_networks_are_charts_of_their_own_and_another_runs_are_not_unknow
     for name, networks in (("both", ("eth0", "ib0")), ("one", ("lo",))):
         folder = tmp_path / name
         folder.mkdir()
-        found = [
+        measured = [
             replace(record, platform=name, params={"interface": network})
             for network in networks
             for size in (16, 4096)
             for record in records("qperf", "tcp_bw", 1e6 * size, metric="bandwidth", size=size)
         ]
-        save_csv(found, folder / "records.csv")
+        save_csv(measured, folder / "records.csv")
     runs = read_runs([tmp_path / "both", tmp_path / "one"])
     shown = [block.title for block in sizes.build(Report(runs, tmp_path)) if isinstance(block, Figure)]
     assert shown == [
@@ -510,13 +512,13 @@ def test_a_runs_networks_are_charts_of_their_own_and_another_runs_are_not_unknow
 
 
 def test_working_sets_are_no_messages(tmp_path: Path) -> None:
-    found = [
+    measured = [
         record
         for size in (16384, 1 << 24)
         for benchmark, case in (("memory", "load"), ("osu", "osu_bcast"))
         for record in records(benchmark, case, 1e-9 * size, metric="latency", size=size)
     ]
-    save_csv(found, tmp_path / "records.csv")
+    save_csv(measured, tmp_path / "records.csv")
     figures = [
         block for block in sizes.build(Report(read_runs([tmp_path]), tmp_path)) if isinstance(block, Figure)
     ]
@@ -529,7 +531,7 @@ def test_working_sets_are_no_messages(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
-    found = [
+    measured = [
         replace(
             record,
             platform=f"p{HOSTILE}",
@@ -540,7 +542,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
         )
         for record in everything()
     ]
-    make_run(tmp_path / "run", found)
+    make_run(tmp_path / "run", measured)
     ended = npc_report(tmp_path / "run")
     assert ended.exit_code == 0, ended.output
     text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
@@ -665,9 +667,9 @@ def test_applications_observed_apart_are_shown_under_the_ceilings(tmp_path: Path
     ceilings = [replace(record, raw=raw, hosts=("n0", "n1")[: record.nodes]) for record in ceilings]
     himeno = list(launch("Himeno", 2, 8e9, 8e11, received=25e9, sent=25e9))
     folders = {"run": ceilings, "observed": himeno, "again": [*ceilings, *himeno]}
-    for name, found in folders.items():
+    for name, part in folders.items():
         (tmp_path / name).mkdir()
-        save_csv(found, tmp_path / name / "records.csv")
+        save_csv(part, tmp_path / name / "records.csv")
     page = tmp_path / "page.html"
     ended = npc_report(tmp_path / "run", tmp_path / "observed", "--output", page, "--json")
     assert ended.exit_code == 0, ended.output
@@ -704,16 +706,18 @@ def test_a_number_that_must_not_be_believed_has_not_failed(tmp_path: Path) -> No
 
 def test_disturbed_records_are_told_first_and_marked_where_they_are_shown(tmp_path: Path) -> None:
     (first, second, *rest) = records("stream", "triad", 78e9)
-    taken = [replace(each, params={"disturbed": share}) for each, share in ((first, "0.1"), (second, "0.42"))]
+    taken = [
+        replace(record, params={"disturbed": share}) for record, share in ((first, "0.1"), (second, "0.42"))
+    ]
     save_csv([*taken, *rest], tmp_path / "records.csv")
     assert npc_report(tmp_path).exit_code == 0
     text = (tmp_path / "report.html").read_text()
     summary = page_section(text, "summary")
-    said = "2 of 7 usable records were measured while others took 10 to 42 % of the CPUs"
-    assert summary.count(said) == 1 and "7, 2 disturbed" in summary
+    sentence = "2 of 7 usable records were measured while others took 10 to 42 % of the CPUs"
+    assert summary.count(sentence) == 1 and "7, 2 disturbed" in summary
     assert "should be measured again while nobody else uses the nodes" in summary
     assert text.count("GB/s (disturbed)") == 2 and "7 of 7, 2 disturbed" in text
-    assert f"Disturbed: {said} (npc check says by whom)." in format_roofline(analyse(read_run(tmp_path)))
+    assert f"Disturbed: {sentence} (npc check says by whom)." in format_roofline(analyse(read_run(tmp_path)))
 
 
 def test_links_to_raw_files_with_odd_names_lead_to_them(tmp_path: Path) -> None:
@@ -801,9 +805,9 @@ def test_a_history_alone_makes_a_page_and_platforms_are_chosen_by_the_runs(
     tmp_path: Path, folders: Mapping[str, Path]
 ) -> None:
     ended = npc_report("--history", folders["history"], "--output", tmp_path / "h.html", "--json")
-    told = json.loads(ended.stdout)
-    assert [section["name"] for section in told["sections"]] == ["summary", "history", "allocation"]
-    assert set(told["absent"].values()) == {"a history alone does not show it; name a run as well"}
+    document = json.loads(ended.stdout)
+    assert [section["name"] for section in document["sections"]] == ["summary", "history", "allocation"]
+    assert set(document["absent"].values()) == {"a history alone does not show it; name a run as well"}
     other = tmp_path / "history"
     for name in ("p", "q"):
         (other / name).mkdir(parents=True)
@@ -827,13 +831,13 @@ def test_without_a_value_the_history_here_is_meant_and_on_a_terminal_it_says_wha
             text=True, check=False,
         )  # fmt: skip
         assert ended.returncode == 0
-        said = os.read(mine, 65536).decode()
+        printed = os.read(mine, 65536).decode()
     finally:
         os.close(mine)
         os.close(theirs)
     assert ended.stdout.startswith("report.html: ") and "Time series" in ended.stdout
-    assert "reading fuchs/2026-09.csv, 1 of 2" in said and "section Roofline" in said
-    assert said.endswith("\r\x1b[K"), "nothing is left on the line"
+    assert "reading fuchs/2026-09.csv, 1 of 2" in printed and "section Roofline" in printed
+    assert printed.endswith("\r\x1b[K"), "nothing is left on the line"
 
 
 def test_damaged_verdicts_are_passed_over(tmp_path: Path) -> None:
@@ -880,7 +884,7 @@ def test_size_axes_are_labelled_at_powers_of_two(sizes: list[int]) -> None:
     st.lists(st.one_of(st.integers(0, 3600), st.integers(0, 10**5), st.integers(0, 4 * 10**8)), max_size=9),
 )
 def test_time_axes_hold_all_moments_with_few_labels_that_differ(begun: int, later: list[int]) -> None:
-    moments = [float(begun + each) for each in (0, *later)]
+    moments = [float(begun + seconds) for seconds in (0, *later)]
     axis = charts.time_axis("x", moments)
     assert all(0 < axis.share(moment) < 1 for moment in moments)
     labels = [tick.label for tick in axis.ticks]

@@ -117,8 +117,8 @@ def test_the_command_shows_the_parts_before_the_whole(tmp_path: Path) -> None:
 def test_an_application_is_held_to_what_the_nominal_limits_allow_it() -> None:
     """10 GFLOP/s a node at 0.125 FLOP a byte of main memory, whose 100 GB/s allow 12.5: 80 %, as much as the
     machine reaches of them; and at 2 FLOP a byte of the network, whose 6.8 GB/s allow more."""
-    said = {"bandwidth": 2 * 80e9}  # of two nodes, as the program counts its own bytes
-    busy = launch("Himeno", 2, 20e9, 200e9, 5e9, 5e9, **said)
+    params = {"bandwidth": 2 * 80e9}  # of two nodes, as the program counts its own bytes
+    busy = launch("Himeno", 2, 20e9, 200e9, 5e9, 5e9, **params)
     scores = find_scores(analyse([*measured(), *busy], PLATFORM))
     (himeno,) = scores.applications
     assert (himeno.limit, himeno.allowed) == ("MEM load", pytest.approx(12.5e9))
@@ -137,8 +137,8 @@ def test_what_the_file_does_not_say_is_proposed_by_the_machine(tmp_path: Path) -
     )
     module = {"locator": "A1", "bank": "", "type": "DDR3", "size_bytes": 1, "transfers_s": 1_866_000_000}
     cpu = {"model": "Xeon @ 2.50GHz", "cores": 20, "vendor": "GenuineIntel", "flags": ["avx", "sse2"]}
-    seen = {"cpu": cpu, "memory": {"dimms": [module] * 8, "channels": 8}}
-    (tmp_path / "environment.json").write_text(json.dumps(seen))
+    environment = {"cpu": cpu, "memory": {"dimms": [module] * 8, "channels": 8}}
+    (tmp_path / "environment.json").write_text(json.dumps(environment))
     words = ["advise", "--score", tmp_path, "--platform", tmp_path / "machine"]
     shown = npc(*words)
     assert shown.returncode == 0, shown.stderr

@@ -64,24 +64,24 @@ def _programs(run: Run) -> Iterator[_Program]:
         if moved is None or not seconds or not seconds[0].value:
             continue
         io = [r for r in launch if r.params.get("layer") == "io"]
-        told = [r.params for r in io if {WRITERS, "ranks"} <= r.params.keys()]
+        params_of_ranks = [r.params for r in io if {WRITERS, "ranks"} <= r.params.keys()]
         yield _Program(
             program_of(seconds[0]),
             seconds[0].value,
             moved,
             {way: (_sum(io, "traffic", way), _sum(io, "events", way)) for way in moved},
             names[seconds[0].run, seconds[0].raw],
-            sum(int(params[WRITERS]) for params in told),
-            sum(int(params["ranks"]) for params in told),
+            sum(int(params[WRITERS]) for params in params_of_ranks),
+            sum(int(params["ranks"]) for params in params_of_ranks),
             tuple(sorted({r.raw for r in io})),
         )
 
 
 def _sum(io: list[Record], metric: str, way: str) -> float:
-    found = [
+    calls = [
         r for r in io if (r.metric, r.params.get("part"), r.params.get("direction")) == (metric, "calls", way)
     ]
-    return math.fsum(r.value or 0.0 for r in found)
+    return math.fsum(r.value or 0.0 for r in calls)
 
 
 def _on_names(record: Record) -> bool:
@@ -108,13 +108,13 @@ def io_bound(run: Run) -> Judgement:
         return "no program whose I/O was counted (npc observe)"
     if not run.roofline.of_kind("io"):
         return "no bandwidth of a file system (tag io)"
-    found = []
-    for each in programs:
-        part = each.part(run)
+    hints = []
+    for program in programs:
+        part = program.part(run)
         if part is not None and _WORTH <= part < 1:
-            seen = f"{_amount(each)}: at the measured rates {100 * part:.2g} % of its time"
-            found.append(hint("io_bound", seen, 1 / (1 - part), each.raw, application=each.name))
-    return found
+            evidence = f"{_amount(program)}: at the measured rates {100 * part:.2g} % of its time"
+            hints.append(hint("io_bound", evidence, 1 / (1 - part), program.raw, application=program.name))
+    return hints
 
 
 @rule("io_cached")
@@ -126,13 +126,13 @@ def io_cached(run: Run) -> Judgement:
     return [
         hint(
             "io_cached",
-            f"{_amount(each)}, {part:.3g} times what the measured file systems move in that time",
+            f"{_amount(program)}, {part:.3g} times what the measured file systems move in that time",
             None,
-            each.raw,
-            application=each.name,
+            program.raw,
+            application=program.name,
         )
-        for each in programs
-        if sum(each.stored.values()) > _MUCH and (part := each.part(run) or 0.0) > 1
+        for program in programs
+        if sum(program.stored.values()) > _MUCH and (part := program.part(run) or 0.0) > 1
     ]
 
 
@@ -142,15 +142,15 @@ def small_io(run: Run) -> Judgement:
     programs = list(_programs(run))
     if not programs:
         return "no program whose I/O was counted (npc observe)"
-    found = []
-    for each in programs:
-        for way, (moved, calls) in each.calls.items():
-            reached = each.stored[way]
+    hints = []
+    for program in programs:
+        for way, (moved, calls) in program.calls.items():
+            reached = program.stored[way]
             if reached > _MUCH and reached > _MOSTLY * moved and moved < _SMALL * calls:
                 size = format_size(moved / calls)
-                seen = f"{_amount(each)}: {calls:,.0f} calls {way} {size} each on average"
-                found.append(hint("small_io", seen, None, each.raw, application=each.name))
-    return found
+                evidence = f"{_amount(program)}: {calls:,.0f} calls {way} {size} each on average"
+                hints.append(hint("small_io", evidence, None, program.raw, application=program.name))
+    return hints
 
 
 @rule("one_writer")
@@ -159,29 +159,31 @@ def one_writer(run: Run) -> Judgement:
     programs = list(_programs(run))
     if not programs:
         return "no program whose I/O was counted (npc observe)"
-    found = []
-    for each in programs:
-        part = each.part(run)
+    hints = []
+    for program in programs:
+        part = program.part(run)
         if (
-            each.writers == 1 < each.ranks
-            and each.stored["write"] > _MUCH
+            program.writers == 1 < program.ranks
+            and program.stored["write"] > _MUCH
             and (part is None or part >= _WORTH)
         ):
-            seen = f"{_amount(each)}, by one of its {each.ranks} ranks"
-            found.append(hint("one_writer", seen, None, each.raw, application=each.name))
-    return found
+            evidence = f"{_amount(program)}, by one of its {program.ranks} ranks"
+            hints.append(hint("one_writer", evidence, None, program.raw, application=program.name))
+    return hints
 
 
 @rule("metadata")
 def metadata(run: Run) -> Judgement:
     """Programs that spend a tenth of their time or more on names of files."""
-    programs = [each for each in _programs(run) if each.names]
+    programs = [program for program in _programs(run) if program.names]
     if not programs:
         return "no program whose system calls were counted beside its I/O (npc observe --probe syscalls)"
-    found = []
-    for each in programs:
-        part = each.names / each.seconds
+    hints = []
+    for program in programs:
+        part = program.names / program.seconds
         if _WORTH <= part < 1:
-            seen = f"{each.name}: its ranks are in calls on names of files for {100 * part:.2g} % of the run"
-            found.append(hint("metadata", seen, 1 / (1 - part), each.raw, application=each.name))
-    return found
+            evidence = (
+                f"{program.name}: its ranks are in calls on names of files for {100 * part:.2g} % of the run"
+            )
+            hints.append(hint("metadata", evidence, 1 / (1 - part), program.raw, application=program.name))
+    return hints

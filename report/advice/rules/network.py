@@ -46,9 +46,9 @@ def _rate(run: Run) -> tuple[float, str] | None:
 
 def _named(name: str, params: Mapping[str, str], nodes: int = 1) -> str:
     """An MPI test with what tells it from others of its name: the MPI and whatever else was varied."""
-    told = [f"{key} {text}" for key, text in sorted(params.items()) if text]
-    told += [f"{nodes} nodes"] if nodes > 1 else []
-    return f"{name} ({', '.join(told)})" if told else name
+    conditions = [f"{key} {text}" for key, text in sorted(params.items()) if text]
+    conditions += [f"{nodes} nodes"] if nodes > 1 else []
+    return f"{name} ({', '.join(conditions)})" if conditions else name
 
 
 def _of(estimate: Estimate) -> str:
@@ -70,23 +70,23 @@ def mpi_over_tcp(run: Run) -> Judgement:
     bandwidths, latencies = run.links("mpi"), run.latencies("mpi")
     if not bandwidths and not latencies:
         return "no MPI test between nodes"
-    rate, tcp_latency, told = _rate(run), run.latencies("tcp"), []
+    rate, tcp_latency, evidence = _rate(run), run.latencies("tcp"), []
     gains: list[float] = []
     if bandwidths and rate and bandwidths[0].value < _NOT_RDMA * rate[0]:
         tcp = run.links("tcp")
         if not tcp or bandwidths[0].value < 1.5 * tcp[0].value:
             beside = f", TCP {_text(tcp[0])}" if tcp else ""
-            told.append(f"{_of(bandwidths[0])} reached {_text(bandwidths[0])}{beside}, but {rate[1]}")
+            evidence.append(f"{_of(bandwidths[0])} reached {_text(bandwidths[0])}{beside}, but {rate[1]}")
             gains.append(rate[0] / bandwidths[0].value)
     quick = run.latencies("rdma")
     if latencies and tcp_latency and latencies[0].value > _LIKE_TCP * tcp_latency[0].value:
-        told.append(
+        evidence.append(
             f"{_of(latencies[0])} took {_text(latencies[0])}, {tcp_latency[0].name} {_text(tcp_latency[0])}"
             + (f", {quick[0].name} {_text(quick[0])}" if quick else "")
         )
         gains += [latencies[0].value / quick[0].value] if quick else []
     chosen = _settings(run)
-    if not told and not (chosen and not bandwidths):
+    if not evidence and not (chosen and not bandwidths):
         return []
     memlock = [
         f"ulimit -l is {format_size(limits['memlock_bytes'])} on {host}, which keeps MPI off RDMA"
@@ -94,10 +94,10 @@ def mpi_over_tcp(run: Run) -> Judgement:
         if limits.get("memlock_bytes") is not None and limits["memlock_bytes"] < ENOUGH_MEMLOCK
     ]
     host, port = ports[0]
-    told += [f"{port['device']}/{port['port']} of {host} is active"]
-    told += [f"{chosen} is set"] if chosen else []
-    raw = tuple(raw for each in (*bandwidths[:1], *latencies[:1]) for raw in each.raw)
-    return [hint("mpi_over_tcp", "; ".join([*told, *memlock[:1]]), max(gains, default=None), raw)]
+    evidence += [f"{port['device']}/{port['port']} of {host} is active"]
+    evidence += [f"{chosen} is set"] if chosen else []
+    raw = tuple(raw for estimate in (*bandwidths[:1], *latencies[:1]) for raw in estimate.raw)
+    return [hint("mpi_over_tcp", "; ".join([*evidence, *memlock[:1]]), max(gains, default=None), raw)]
 
 
 #: Settings that keep MPI on TCP: variable → what its value has, and must not have.
@@ -127,20 +127,20 @@ def small_messages(run: Run) -> Judgement:
     raw = run.latencies("rdma") or run.latencies("tcp")
     if not within and not (between and raw):
         return "no MPI latency within a node, and none between nodes beside that of TCP or RDMA"
-    found = []
+    hints = []
     if between and raw:
         allowed = _LIBRARY_S + (_PYTHON_S if _in_python(between[0], run) else 0)
         if between[0].value > 2 * raw[0].value and between[0].value - raw[0].value > allowed:
             below = f"the path below ({raw[0].name}) {_text(raw[0])}"
-            seen = f"{_of(between[0])} takes {_text(between[0])}, {below}"
+            evidence = f"{_of(between[0])} takes {_text(between[0])}, {below}"
             gain = between[0].value / raw[0].value
-            found.append(hint("small_messages.between", seen, gain, between[0].raw))
+            hints.append(hint("small_messages.between", evidence, gain, between[0].raw))
     if within and within[0].value > _SHARED_MEMORY_S + (_PYTHON_S if _in_python(within[0], run) else 0):
         usual = f"through shared memory it is below {format_quantity(_SHARED_MEMORY_S, 's')}"
-        seen = f"{_of(within[0])} takes {_text(within[0])} within a node; {usual}"
+        evidence = f"{_of(within[0])} takes {_text(within[0])} within a node; {usual}"
         gain = within[0].value / _SHARED_MEMORY_S
-        found.append(hint("small_messages.within", seen, gain, within[0].raw))
-    return found
+        hints.append(hint("small_messages.within", evidence, gain, within[0].raw))
+    return hints
 
 
 def _in_python(estimate: Estimate, run: Run) -> bool:
@@ -180,15 +180,15 @@ def slow_interface(run: Run) -> Judgement:
     if used is None:
         return "no TCP test between nodes that names an interface of known rate"
     # InfiniBand that MPI uses by verbs is no reason to send sockets over it.
-    by_verbs = any(each.value * 8 > used["speed_bit_s"] for each in run.links("mpi", "rdma"))
+    by_verbs = any(link.value * 8 > used["speed_bit_s"] for link in run.links("mpi", "rdma"))
     others = [entry for entry in known.values() if not by_verbs or entry["type"] == used["type"]]
     fastest = max(others, key=lambda entry: float(entry["speed_bit_s"]))
     if fastest["speed_bit_s"] < 2 * used["speed_bit_s"]:
         return []
-    slow, fast = (f"{each['speed_bit_s'] / 1e9:g} Gbit/s" for each in (used, fastest))
-    seen = f"{best.name} reached {_text(best)} over {used['name']} ({slow}); {fastest['name']} has {fast}"
+    slow, fast = (f"{interface['speed_bit_s'] / 1e9:g} Gbit/s" for interface in (used, fastest))
+    evidence = f"{best.name} reached {_text(best)} over {used['name']} ({slow}); {fastest['name']} has {fast}"
     gain = fastest["speed_bit_s"] / 8 / best.value
-    return [hint("interface", seen, gain, best.raw, interface=fastest["name"])]
+    return [hint("interface", evidence, gain, best.raw, interface=fastest["name"])]
 
 
 @rule("ipoib")
@@ -200,15 +200,15 @@ def ip_over_infiniband(run: Run) -> Judgement:
     }  # fmt: skip
     if not of_type:
         return "no InfiniBand interface"
-    over = [each for each in run.links("tcp") if each.params.get("interface") in of_type]
+    over = [link for link in run.links("tcp") if link.params.get("interface") in of_type]
     rate = _rate(run)
     if not over or rate is None:
         return "no TCP test that names the InfiniBand interface, or no rate of RDMA"
     best: Ceiling = over[0]
     if best.value > _NOT_RDMA * rate[0]:
         return []
-    seen = f"{best.name} over {best.params['interface']} reached {_text(best)}, but {rate[1]}"
-    return [hint("ipoib", seen, rate[0] / best.value, best.raw)]
+    evidence = f"{best.name} over {best.params['interface']} reached {_text(best)}, but {rate[1]}"
+    return [hint("ipoib", evidence, rate[0] / best.value, best.raw)]
 
 
 @rule("mtu")
@@ -232,12 +232,12 @@ def small_frames(run: Run) -> Judgement:
     usual, jumbo = (rate * (size - 52) / (size + 14) for size in (mtu, _JUMBO_MTU))
     if best.value > 0.9 * usual:
         return []
-    seen = (
+    evidence = (
         f"{best.name} reached {_text(best)} of the {format_quantity(usual, 'B/s', 3)} that frames of {mtu} "
         f"bytes leave on {name} ({rate * 8 / 1e9:g} Gbit/s): the CPU handles six times as many frames as "
         f"with {_JUMBO_MTU}"
     )
-    return [hint("mtu", seen, jumbo / best.value, best.raw, interface=name)]
+    return [hint("mtu", evidence, jumbo / best.value, best.raw, interface=name)]
 
 
 @rule("eager_limit")
@@ -252,18 +252,18 @@ def eager_limit(run: Run) -> Judgement:
     ]
     if not fits:
         return "no sweep of an MPI ping-pong over at least five sizes"
-    found = []
+    hints = []
     for fit, fitted in fits:
         switches = [_switch(fitted, piece) for piece in range(len(fitted.pieces.splits) - 1)]
         worst = max(filter(None, switches), key=lambda switch: switch.gain, default=None)
         if worst is not None:
-            seen, words, gain, concerned, limit = worst
+            evidence, words, gain, concerned, limit = worst
             test = _named(fit.source.name, fit.source.by_name, fit.source.nodes)
-            seen = f"{test}: {seen}"
-            found.append(
-                hint("eager_limit", seen, gain, fit.raw, concerned, messages=words, limit=str(limit))
+            evidence = f"{test}: {evidence}"
+            hints.append(
+                hint("eager_limit", evidence, gain, fit.raw, concerned, messages=words, limit=str(limit))
             )
-    return found
+    return hints
 
 
 #: A jump that the model's own error does not explain.
@@ -289,22 +289,22 @@ def _switch(fitted: Any, piece: int) -> _Switch | None:
     """The switch after a piece; None where it is right."""
     below, above = int(fitted.pieces.range(piece)[1]), int(fitted.pieces.range(piece + 1)[0])
     (a1, b1), (a2, b2) = (
-        tuple(number.value for number in fitted.pieces.line(each)) for each in (piece, piece + 1)
+        tuple(number.value for number in fitted.pieces.line(place)) for place in (piece, piece + 1)
     )
     crossing = (a2 - a1) / (b1 - b2) if b1 > b2 else None
     least, last = max(_JUMP, 1 + 3 * fitted.residual_rms), int(fitted.x[-1])
     here, there = a2 + b2 * above, a1 + b1 * above
     if b1 > 0 and there > 0 and here / there > least:
         end = min(last, _FAR * above, last if crossing is None else crossing)
-        seen = _seen("behind", below, above, here, there, "smaller", "low")
+        evidence = _seen("behind", below, above, here, there, "smaller", "low")
         words = f"{format_size(above)} to {format_size(end)}"
-        return _Switch(seen, words, here / there, (above, int(end)), int(end) + _HEADERS)
+        return _Switch(evidence, words, here / there, (above, int(end)), int(end) + _HEADERS)
     here, there = a1 + b1 * below, a2 + b2 * below
     if b2 > 0 and there > 0 and here / there > least:
         start = max(1, below // _FAR, crossing or 1)
-        seen = _seen("before", below, above, here, there, "larger", "high")
+        evidence = _seen("before", below, above, here, there, "larger", "high")
         words = f"{format_size(start)} to {format_size(below)}"
-        return _Switch(seen, words, here / there, (int(start), below), int(start))
+        return _Switch(evidence, words, here / there, (int(start), below), int(start))
     return None
 
 

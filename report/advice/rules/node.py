@@ -57,20 +57,20 @@ def one_socket(run: Run) -> Judgement:
         return []
     host, cpu = machines[0]
     sockets = max(cpu.get("sockets") or 1, len(cpu.get("numa_nodes") or ()))
-    best = max(ceilings, key=lambda each: each.value)
+    best = max(ceilings, key=lambda ceiling: ceiling.value)
     alone = _one_domain(run)
     threads = best.params.get("threads", "")
     reached = f"{best.name} reached {format_quantity(best.value, 'B/s', 3)}"
     if alone is not None:
         if best.value >= _SECOND * alone:
             return []
-        told = format_quantity(alone, "B/s", 3)
-        seen = f"{reached} with all of {host}, one of its {sockets} NUMA nodes alone {told}"
+        rate = format_quantity(alone, "B/s", 3)
+        evidence = f"{reached} with all of {host}, one of its {sockets} NUMA nodes alone {rate}"
     elif threads.isdecimal() and cpu.get("cores") and int(threads) <= cpu["cores"] // sockets:
-        seen = f"{reached} with {plural(int(threads), 'thread')}, but {host} has {cpu['cores']} cores in "
-        seen += f"{sockets} sockets"
+        evidence = f"{reached} with {plural(int(threads), 'thread')}, but {host} has {cpu['cores']} cores in "
+        evidence += f"{sockets} sockets"
     elif confined := _confined(run, host):
-        seen = f"{reached} on CPUs {confined} of one NUMA node only"
+        evidence = f"{reached} on CPUs {confined} of one NUMA node only"
     else:
         return []
     untried = ""
@@ -79,7 +79,7 @@ def one_socket(run: Run) -> Judgement:
     elif best.benchmark == "likwid":
         untried = "likwid-bench places its own threads: -w N:…"
     cores = str(cpu.get("cores") or "")
-    return [hint("one_socket", seen, float(sockets), best.raw, untried=untried, cores=cores)]
+    return [hint("one_socket", evidence, float(sockets), best.raw, untried=untried, cores=cores)]
 
 
 def _one_domain(run: Run) -> float | None:
@@ -116,50 +116,50 @@ def governor(run: Run) -> Judgement:
     clocks = [(host, found) for host, found in run.facts("cpu", "frequency") if found.get("governors")]
     if not clocks:
         return "the machine does not tell its governors (virtual machines do not)"
-    found = [(host, clock) for host, clock in clocks if clock["governors"].get("powersave")]
+    powersaving = [(host, clock) for host, clock in clocks if clock["governors"].get("powersave")]
     compute = max(
-        (each for each in run.roofline.of_kind("compute") if each.share),
-        key=lambda each: each.share or 0.0,
+        (ceiling for ceiling in run.roofline.of_kind("compute") if ceiling.share),
+        key=lambda ceiling: ceiling.share or 0.0,
         default=None,
     )
     share = compute.share if compute else None
-    if not found or (share is not None and share > _NEAR_NOMINAL):
+    if not powersaving or (share is not None and share > _NEAR_NOMINAL):
         return []
-    host, clock = found[0]
+    host, clock = powersaving[0]
     dynamic = clock.get("driver") in _DYNAMIC_POWERSAVE
-    told, gain = "", None
+    of_limit, gain = "", None
     if compute and share:
         gain = 1 / share
-        told = f"; {compute.name} reached {share:.0%} of its nominal limit"
+        of_limit = f"; {compute.name} reached {share:.0%} of its nominal limit"
     elif clock.get("min_hz") and clock.get("max_hz") and not dynamic:
         gain = clock["max_hz"] / clock["min_hz"]
     of = f" ({clock['driver']}: clocks follow the load, late)" if dynamic else ""
-    seen = f"governor powersave on {clock['governors']['powersave']} CPUs of {host}{of}{told}"
-    return [hint("governor", seen, gain, compute.raw if compute else ())]
+    evidence = f"governor powersave on {clock['governors']['powersave']} CPUs of {host}{of}{of_limit}"
+    return [hint("governor", evidence, gain, compute.raw if compute else ())]
 
 
 @rule("huge_pages")
 def huge_pages(run: Run) -> Judgement:
     """Transparent huge pages never, and main memory measured below its nominal bandwidth."""
-    told = list(run.facts("memory", "transparent_huge_pages"))
+    settings = list(run.facts("memory", "transparent_huge_pages"))
     ceilings = _memory(run)
-    if not told or not ceilings:
+    if not settings or not ceilings:
         return "no bandwidth of main memory, or the machine does not tell its setting"
-    off = [host for host, setting in told if setting == "never"]
+    off = [host for host, setting in settings if setting == "never"]
     if not off:
         return []
-    best = max(ceilings, key=lambda each: each.value)
+    best = max(ceilings, key=lambda ceiling: ceiling.value)
     if best.share is None:
         return "no nominal bandwidth of main memory (memory_bandwidth in platform.toml)"
     if best.share > _NEAR_NOMINAL:
         return []
     reached = f"{best.name} reached {format_quantity(best.value, 'B/s', 3)}"
-    seen = f"transparent huge pages are off on {off[0]}; {reached}, {best.share:.0%} of its nominal limit"
+    evidence = f"transparent huge pages are off on {off[0]}; {reached}, {best.share:.0%} of its nominal limit"
     reserved = dict(run.facts("memory", "huge_pages")).get(off[0])
     untried = "root has reserved no huge pages (sysctl vm.nr_hugepages), so malloc gets none" * (
         reserved == 0
     )
-    return [hint("huge_pages", seen, 1 / best.share, best.raw, untried=untried)]
+    return [hint("huge_pages", evidence, 1 / best.share, best.raw, untried=untried)]
 
 
 #: Words and settings that let ranks and threads wander.
@@ -197,11 +197,11 @@ def pinning(run: Run) -> Judgement:
         return "too few launches to show what wandering costs"
     record, gain = spread
     best = f"the best launch of {record.case} is {gain:.3g} times as good as the median"
-    seen = f"{unbound[record.raw]} on {machines[0]}; {best}"
+    evidence = f"{unbound[record.raw]} on {machines[0]}; {best}"
     # A rank's threads need more than one core.
     where = "socket" if record.params.get("threads", "1") != "1" else "core"
     test = f"{record.benchmark} {record.case}"
-    return [hint("pinning", seen, gain, (record.raw,), test=test, where=where)]
+    return [hint("pinning", evidence, gain, (record.raw,), test=test, where=where)]
 
 
 def _unbound(record: Record, run: Run) -> str:
@@ -235,14 +235,14 @@ def _widest(run: Run, raws: Collection[str]) -> tuple[Record, float] | None:
     for record in run.records:
         if record.ok and record.value and "statistic" not in record.params and record.raw in raws:
             series[Series.of(record)].append(record)
-    found = []
+    ratios = []
     for records in series.values():
         better = METRICS[records[0].metric].better
         values = [record.value or 0.0 for record in records]
         if len(values) >= 4 and better != "neither":
             ratio = max(values) / median(values) if better == "higher" else median(values) / min(values)
-            found.append((ratio, records[0]))
-    return max(((record, ratio) for ratio, record in found), key=lambda each: each[1], default=None)
+            ratios.append((ratio, records[0]))
+    return max(((record, ratio) for ratio, record in ratios), key=lambda entry: entry[1], default=None)
 
 
 @rule("taking_turns")
@@ -250,35 +250,35 @@ def taking_turns(run: Run) -> Judgement:
     """What the rules against lies say of processes that had to share CPUs."""
     if not run.environments:
         return "no environment.json"
-    found: dict[str, list[Violation]] = {}
+    by_rule: dict[str, list[Violation]] = {}
     for finding in run.findings:
         if finding.rule.name in ("oversubscribed", "one_cpu", "loaded"):
-            found.setdefault(finding.rule.name, []).append(finding)
+            by_rule.setdefault(finding.rule.name, []).append(finding)
     hints = []
-    for name, alike in found.items():
+    for name, alike in by_rule.items():
         raw = dict.fromkeys(run.records[finding.place].raw for finding in alike)
-        seen = f"{len(alike)} records: {alike[0].reason}"
-        hints.append(hint(f"taking_turns.{name}", seen, raw=tuple(raw)[:6]))
+        evidence = f"{len(alike)} records: {alike[0].reason}"
+        hints.append(hint(f"taking_turns.{name}", evidence, raw=tuple(raw)[:6]))
     return hints
 
 
 @rule("slow_node")
 def slow_node(run: Run) -> Judgement:
     """Suspects of measured pairs, and nodes whose own benchmarks are 5 % behind."""
-    found = []
+    hints = []
     for suspect, series in run.suspects:
-        seen = f"{suspect.whom} in {series}: {suspect.evidence}"
-        found.append(hint("slow_node.pairs", seen, _gain(suspect.slowdown), closer=suspect.closer))
+        evidence = f"{suspect.whom} in {series}: {suspect.evidence}"
+        hints.append(hint("slow_node.pairs", evidence, _gain(suspect.slowdown), closer=suspect.closer))
     alone = Nodes.of_run((record for record in run.records if len(set(record.hosts)) == 1), _LEAST_NODES)
     nodes = [node for node in alone.compared() if node.series >= _LEAST_SERIES]
     if not nodes and not run.suspects:
         return f"fewer than {_LEAST_NODES} nodes measured alike, and no pairs (npb --pairs)"
     for node in sorted(nodes, key=lambda node: node.ratio or 0.0):
         if node.ratio and node.ratio < 1 - _SLOW:
-            seen = f"{node.name} reaches {node.ratio:.1%} of the other nodes' median, as the median of "
-            seen += f"{node.series} series"
-            found.append(hint("slow_node.alone", seen, 1 / node.ratio, host=node.name))
-    return found
+            evidence = f"{node.name} reaches {node.ratio:.1%} of the other nodes' median, as the median of "
+            evidence += f"{node.series} series"
+            hints.append(hint("slow_node.alone", evidence, 1 / node.ratio, host=node.name))
+    return hints
 
 
 def _gain(slowdown: float | None) -> float | None:

@@ -39,21 +39,23 @@ def usual_history() -> Path:
 
 
 class NightValue(NamedTuple):
-    """A series in one night. time: seconds since 1970; median, low and high of `n` usable samples, NaN of
-    none.
+    """A series in one night."""
 
-    status: the first that is not ``ok``. file: the CSV file that holds its rows. verdict: what that night
-    said of the series, where it is known and not PASS.
-    """
-
+    #: The night's name.
     run: str
+    #: When it began, in seconds since 1970.
     time: float
+    #: In the metric's unit, with the least and the largest of the usable samples; NaN of none.
     median: float
     low: float
     high: float
+    #: How many samples are usable.
     n: int
+    #: The first that is not ``ok``; empty where all are.
     status: str
+    #: The CSV file that holds its rows.
     file: Path
+    #: What that night said of the series, where it is known and not PASS.
     verdict: str
 
 
@@ -92,14 +94,14 @@ def _names(folder: Path) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class HistorySeries:
-    """A series over its nights, the oldest first. judged: its entry in ``verdict.json``, if there is one.
+    """A series over its nights."""
 
-    ident: the id of its row in the page, with which those of its nights begin.
-    """
-
+    #: The id of its row in the page, with which those of its nights begin.
     ident: str
     key: Series
+    #: The oldest first.
     nights: tuple[NightValue, ...]
+    #: Its entry in ``verdict.json``, if there is one.
     judged: JudgedSeries | None = None
 
     @property
@@ -140,25 +142,30 @@ class HistorySeries:
 
 @dataclass(frozen=True, slots=True)
 class HistoryView:
-    """All that the page shows of one or several histories.
+    """All that the page shows of one or several histories."""
 
-    rows, problems: all, and those that cannot be read. verdicts: ``verdict.json`` of each platform that has
-    one. unread: verdicts that are none, and why. nodes, had: by platform. pasts, raw_runs: by the folder of a
-    platform's history.
-    """
-
+    #: The one that was named.
     folder: Path
     platforms: tuple[str, ...]
+    #: How many there are, those that cannot be read included.
     rows: int
+    #: How many rows cannot be read.
     problems: int
+    #: How many there are.
     nights: int
+    #: When the first and the last night began (ISO 8601).
     first: str
     last: str
     series: tuple[HistorySeries, ...]
+    #: By platform.
     nodes: Mapping[str, list[NodeHistory]]
-    had: Mapping[str, NodeAllocation]
+    #: Which nodes the benchmarks had, by platform.
+    allocations: Mapping[str, NodeAllocation]
+    #: ``verdict.json`` of each platform that has one.
     verdicts: Mapping[str, NightDocument]
+    #: Verdicts that cannot be read, and why.
     unread: tuple[str, ...]
+    #: By the folder of a platform's history.
     pasts: Mapping[Path, History]
     raw_runs: Mapping[Path, RawRuns]
 
@@ -254,7 +261,7 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
         last=max(begun.values()),
         series=tuple(series.values()),
         nodes={platform: list(of_platform.compared(lead)) for platform, of_platform in nodes.items()},
-        had=allocations,
+        allocations=allocations,
         verdicts=verdicts,
         unread=tuple(unread),
         pasts=pasts,

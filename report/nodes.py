@@ -20,22 +20,25 @@ Lead = Callable[[Series, Hosts], tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """A node: how many rows name it (by month, too), how many of them are not usable, and how good it is
-    beside the others that measured the same in the same night: the median over `series`, in each of which it
-    is the median over the nights; below 1 is worse, None where nothing can be compared.
-
-    record: the id of the worst of these series in the page, or of any where nothing can be compared. worst:
-    that one in words. place: its rack or switch, if that is known.
-    """
+    """A node beside the others that measured the same in the same night."""
 
     name: str
+    #: How many name it.
     rows: int
+    #: Rows that are not usable.
     failed: int
+    #: Rows by month (``2026-11``).
     by_month: Counter[str]
+    #: How good it is: the median over its series of the median over the nights; below 1 is worse, None where
+    #: nothing can be compared.
     ratio: float | None
+    #: How many series were compared.
     series: int
+    #: The id in the page of the worst of these series, or of any where nothing can be compared.
     record: str = ""
+    #: The worst series in words.
     worst: str = ""
+    #: Its rack or switch, if that is known.
     place: str = ""
 
 

@@ -1,10 +1,9 @@
 """The score of a machine: how much of its nominal limits it reaches, in parts, and one number beside them.
 
-A share is a measured ceiling over its nominal limit (`npc.machine.platform`). A
-part (compute, memory, network, I/O)
-is the geometric mean of its shares, and the score that of the parts, so that a part counts once however many
-tests it has, and halving one part costs as much as halving another. The geometric mean is the only one that
-does not depend on which machine is the unit (Fleming, Wallace, CACM 29(3), 1986).
+A share is a measured ceiling over its nominal limit (`npc.machine.platform`). A part (compute, memory,
+network, I/O) is the geometric mean of its shares, and the score that of the parts, so that a part counts once
+however many tests it has, and halving one part costs as much as halving another. The geometric mean is the
+only one that does not depend on which machine is the unit (Fleming, Wallace, CACM 29(3), 1986).
 
 - compute: the measured peak of each precision over the theoretical one.
 - memory: the best ceiling of main memory over the nominal bandwidth.
@@ -54,11 +53,13 @@ _PROPOSED: Final[tuple[Part, ...]] = ("compute", "memory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """A share of a nominal limit, or a mean of such, with its interval; None where a share has none."""
+    """A share of a nominal limit, or a mean of such."""
 
     value: float
+    #: The interval; None where a share has none.
     low: float | None
     high: float | None
+    #: With what probability the interval covers.
     coverage: float | None
 
 
@@ -67,15 +68,19 @@ Shares = list[tuple[Ceiling, Score]]
 
 @dataclass(frozen=True, slots=True)
 class ApplicationScore:
-    """What an application reaches of what the nominal limits allow it. limit: the ceiling whose nominal limit
-    allows least, `allowed` in FLOP/s; machine: the part of it that the machine reaches, None if unknown."""
+    """What an application reaches of what the nominal limits allow it."""
 
     name: str
     nodes: int
+    #: FLOP/s that it reaches.
     flops: float
+    #: The ceiling whose nominal limit allows least.
     limit: str
+    #: FLOP/s that this limit allows.
     allowed: float
+    #: What it reaches of them.
     share: Score
+    #: The part of the limit that the machine reaches; None where it is not known.
     machine: float | None
 
     @property
@@ -88,14 +93,18 @@ class ApplicationScore:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """shares: part → the ceilings that it is made of, each with its share of the nominal limit. parts: their
-    scores. missing: part → what would make it known. proposed: limit → where it comes from."""
+    """The scores of a machine, part by part."""
 
+    #: Part → the ceilings that it is made of, each with its share of the nominal limit.
     shares: dict[Part, Shares]
+    #: Part → the mean of its shares.
     parts: dict[Part, Score]
+    #: Part → what would make it known.
     missing: dict[Part, str]
+    #: The mean of the parts; None where none is known.
     whole: Score | None
     applications: tuple[ApplicationScore, ...] = ()
+    #: Limits that the machine proposes itself → where they come from.
     proposed: dict[str, str] = field(default_factory=dict)
 
 

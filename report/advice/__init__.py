@@ -56,14 +56,17 @@ def _rules_and_problems() -> tuple[list[AdviceRule], dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """hints: (rule, hint), what brings most first. silent: rules that had evidence and found nothing.
-    lacking: rule's name → the evidence that it did not have. remembered: hints whose answer the platform
-    remembers for the program, with it. settings: all else that it remembers for the run's programs."""
+    """What all rules say of a run."""
 
+    #: What brings most first.
     hints: tuple[tuple[AdviceRule, Hint], ...]
+    #: Names of rules that had evidence and found nothing.
     silent: tuple[str, ...]
+    #: Rule's name → the evidence that it did not have.
     lacking: Mapping[str, str]
+    #: Hints whose answer the platform remembers for the program, with it.
     remembered: tuple[tuple[AdviceRule, Hint, BestSetting], ...] = ()
+    #: All else that the platform remembers for the run's programs.
     settings: tuple[BestSetting, ...] = ()
 
 

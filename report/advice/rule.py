@@ -14,33 +14,33 @@ from npc.report.runs import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialChange:
-    """What is changed to try a hint, in one command line and for as long as it runs.
+    """What is changed to try a hint, in one command line and for as long as it runs."""
 
-    set: variables and their values. clear: variables to take away. replace: words of the command line and
-    those in their place, an empty text for none. sizes: the least and the largest message that it is about,
-    in bytes; None for all.
-    """
-
+    #: Variables and their values.
     set: Mapping[str, str] = field(default_factory=dict)
+    #: Variables to take away.
     clear: tuple[str, ...] = ()
+    #: Words of the command line and those in their place, an empty text for none.
     replace: tuple[tuple[str, str], ...] = ()
+    #: The least and the largest message that it is about, in bytes; None for all.
     sizes: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """One piece of advice.
+    """One piece of advice."""
 
-    seen: the evidence, in a sentence with its numbers. do: what to do. gain: the speed afterwards at most, as
-    a multiple of today's, None where nobody can tell. of: what becomes faster. raw: files that the evidence
-    is in. trial: how ``--try`` changes a command for it, or why it cannot.
-    """
-
+    #: The evidence, in a sentence with its numbers.
     seen: str
+    #: What to do.
     do: str
+    #: What becomes faster.
     of: str
+    #: How ``--try`` changes a command for it, or why it cannot.
     trial: TrialChange | str
+    #: The speed afterwards at most, as a multiple of today's; None where that is not known.
     gain: float | None = None
+    #: Files that the evidence is in.
     raw: tuple[str, ...] = ()
 
     @property
@@ -58,10 +58,13 @@ Judge = Callable[[Run], Judgement]
 
 @dataclass(frozen=True, slots=True)
 class AdviceRule:
-    """name: stable, for ``--json``. title: what it looks for. source: where that is written."""
+    """One rule of advice."""
 
+    #: Stable, for ``--json``.
     name: str
+    #: What it looks for.
     title: str
+    #: Where that is written.
     source: str
     judge: Judge
 

@@ -58,45 +58,48 @@ _MOST_DRIFT: Final = 10.0
 
 
 class LaunchValue(NamedTuple):
-    """One launch's value: when it was made (ISO 8601), and in which run."""
+    """One launch's value."""
 
+    #: When it was made (ISO 8601).
     time: str
     run: str
+    #: In the metric's unit.
     value: float
 
 
 class RunSpread(NamedTuple):
-    """How much the medians of runs of one machine differ in a series.
+    """How much the medians of runs of one machine differ in a series."""
 
-    sd: standard deviation of their logarithms. apart: how many standard deviations of the other runs' median
-    differences every two of them are apart; none where somebody said `sd`.
-    """
-
+    #: Standard deviation of their logarithms.
     sd: float
+    #: How many standard deviations of the other runs' median differences every two of them are apart; none
+    #: where `sd` was given.
     apart: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNoise:
-    """What is known of a side beside its launches.
+    """What is known of a side beside its launches."""
 
-    drift: design effect, at least 1. spread: of its machine's runs, None where nothing is known.
-    """
-
+    #: Design effect, at least 1.
     drift: float = 1.0
+    #: Of its machine's runs; None where nothing is known.
     spread: RunSpread | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """ratio: B over A, None where a value is zero. low, high: its interval, None where there are too few
-    launches for one. p: of no difference, two-sided. run_to_run: the standard deviation between runs that is
-    in them, as a share; None where it is not known, and they are of these launches alone."""
+    """What two samples tell about the ratio of their medians."""
 
+    #: B over A; None where a value is zero.
     ratio: float | None
+    #: Its 95 % interval; None where it has none.
     low: float | None
     high: float | None
+    #: Of no difference, two-sided.
     p: float
+    #: The standard deviation between runs that is in them, as a share; None where it is not known, and they
+    #: are of these launches alone.
     run_to_run: float | None
 
 
@@ -221,10 +224,12 @@ def _squares(values: Sequence[float]) -> float:
 
 
 class _Trimmed(NamedTuple):
-    """Trimmed mean, its variance (with the design effect), and the degrees of freedom of that."""
+    """The trimmed mean of a sample."""
 
     mean: float
+    #: Of the mean, with the design effect.
     variance: float
+    #: Degrees of freedom of the variance.
     dof: int
 
 

@@ -20,14 +20,15 @@ from npc.records.series import REMEASURED
 from npc.report.compare.difference import ENOUGH_RUNS
 from npc.report.compare.sides import Side
 
-#: Last runs and nights of a platform that are looked at: 435 pairs.
+#: Last runs and nights of a platform that are read: 435 pairs of runs.
 _MOST: Final = 30
 
 
 class _EarlierRun(NamedTuple):
-    """A run of one platform. begun: time of its first record."""
+    """A run of one platform."""
 
     platform: str
+    #: The time of its first record (ISO 8601).
     begun: str
     name: str
     records: Sequence[Record]

@@ -13,9 +13,10 @@ _UNSET: Final = "not set"
 
 
 class EnvironmentDifference(NamedTuple):
-    """What differs, and what it is in the runs of A and of B."""
+    """A fact that is not the same in the environments of two sides."""
 
     what: str
+    #: What it is in the runs of A, and of B.
     a: tuple[str, ...]
     b: tuple[str, ...]
 

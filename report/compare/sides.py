@@ -32,13 +32,13 @@ class NoSide(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """records: run → its records. A run's name is unique among those of the side.
+    """One side of a comparison."""
 
-    folders: run → where it lies, with its ``environment.json``; a night of a history has none.
-    """
-
+    #: What it is called.
     name: str
+    #: Name of a run, unique in the side → its records.
     records: Mapping[str, Sequence[Record]]
+    #: Name of a run → where it lies, with its ``environment.json``; a night of a history has none.
     folders: Mapping[str, Path] = field(default_factory=dict)
 
     @property

@@ -18,11 +18,13 @@ _LAST: Final = 10
 
 
 class EarlierStep(NamedTuple):
-    """A step as it was in a run. seconds: of a launch. needed: launches of each case, as many as its
-    precision took. run: the folder's name."""
+    """A step as it was in a run."""
 
+    #: Of a launch, the mean.
     seconds: float
+    #: Launches of each case, as many as its precision took.
     needed: tuple[int, ...]
+    #: Name of the run's folder.
     run: str
 
 

@@ -35,13 +35,19 @@ _ROUND_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanGoal:
-    """A table of ``goals.toml``, which says what it means."""
+    """A table of ``goals.toml``."""
 
+    #: What the user wants to know.
     question: str
+    #: Of the benchmarks; the first is needed, the others while there is time.
     tags: tuple[str, ...]
+    #: What the numbers are turned into.
     model: str
+    #: Lines to type then.
     after: tuple[str, ...]
+    #: How often everything is measured.
     runs: int = 1
+    #: The command that measures.
     by: str = "characterise"
 
 
@@ -52,46 +58,63 @@ GOALS: Final[Mapping[str, PlanGoal]] = msgspec.toml.decode(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What plans depend on. missing: commands that are not there. rdma: whether it has RDMA, None if unknown.
+    """What plans depend on."""
 
-    platform: as `npc characterise` takes it. name: as its records have it. nodes: there are, or are to be
-    measured. one_machine: no scheduler, so both ends of every test are on one node. queue, account: what jobs
-    are to name, empty where nothing. timed: whether jobs have a time limit to set. caches: last-level cache a
-    core, in `npc.catalogue.row.CACHE_A_CORE`; 1 where nobody knows. seen: steps as an earlier run had them.
-    """
-
+    #: As `npc characterise` takes it.
     platform: str
+    #: As its records have it.
     name: str
+    #: The platform's, as it is typed.
     folder: str
+    #: How many there are, or are to be measured.
     nodes: int
+    #: Whether there is no scheduler, so that both ends of every test are on one node.
     one_machine: bool
+    #: Commands that are not there.
     missing: frozenset[str] = frozenset()
+    #: Whether it has RDMA; None where that is not known.
     rdma: bool | None = None
+    #: What jobs are to name, empty where nothing.
     queue: str = ""
     account: str = ""
+    #: Whether jobs have a time limit to set.
     timed: bool = False
+    #: Last-level cache a core, in `npc.catalogue.row.CACHE_A_CORE`; 1 where it is not known.
     caches: float = 1.0
+    #: Steps as an earlier run had them, by name.
     seen: Mapping[str, EarlierStep] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """lines: what to type, in order. seconds: expected, without waiting for nodes. notes: what to know."""
+    """What to measure for a question in the time there is."""
 
+    #: As it is typed.
     goal: str
+    #: The same in words.
     question: str
+    #: What the numbers are turned into.
     model: str
     machine: Machine
+    #: Of the benchmarks that are measured; those that the time is too short for.
     tags: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     steps: tuple[Step, ...]
+    #: Launches of each case, at most.
     samples: int
+    #: How often everything is measured.
     runs: int = 1
+    #: Expected, without waiting for nodes.
     seconds: float
+    #: The time that there is.
     budget_s: float
+    #: The line of `npc characterise`.
     characterise: str
+    #: The same by JUBE alone.
     jube: str
+    #: What to type, in order.
     lines: tuple[str, ...]
+    #: What to know.
     notes: tuple[str, ...]
 
 

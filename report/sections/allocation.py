@@ -100,7 +100,7 @@ def _of_history(report: Report, history: HistoryView) -> Iterator[Block]:
 
 def _allocated(report: Report, history: HistoryView, platform: str) -> Iterator[Block]:
     """Figure 9 of the paper: a map a benchmark, and one for all; this alone on a large machine."""
-    allocations = history.had[platform].allocations(report.topology)
+    allocations = history.allocations[platform].allocations(report.topology)
     large = len(allocations) * len(allocations[-1].known) > _MOST_CELLS
     shows = f"Nodes that each benchmark had: {'; '.join(map(str, allocations))}."
     for allocation, grid in zip(allocations, maps(allocations, report.topology), strict=True):

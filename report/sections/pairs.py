@@ -50,6 +50,7 @@ class PairTest(NamedTuple):
     benchmark: str
     case: str
     metric: str
+    #: In bytes.
     size: int | None
 
     @property

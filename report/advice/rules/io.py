@@ -35,17 +35,21 @@ _NAMES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A launch whose I/O was counted: bytes of storage, bytes and number of calls of a node by direction, the
-    seconds of the whole program and those in calls on names; writers: of its ranks, those that wrote to
-    storage."""
+    """A launch whose I/O was counted."""
 
     name: str
+    #: Of the whole program.
     seconds: float
+    #: Bytes from and to storage, of a node.
     stored: dict[Direction, float]
+    #: Bytes and number of calls, of a node.
     calls: dict[Direction, tuple[float, float]]
+    #: Seconds in calls on names, the mean of the ranks.
     names: float
+    #: How many of its ranks wrote to storage.
     writers: int
     ranks: int
+    #: Files that this is from.
     raw: tuple[str, ...]
 
     def part(self, run: Run) -> float | None:

@@ -275,13 +275,17 @@ _HEADERS: Final = 1024
 
 
 class _Switch(NamedTuple):
-    """A switch of protocols at the wrong size: what is seen, the sizes concerned in words, the gain at most,
-    the sizes in bytes, and the eager limit that changes just these."""
+    """A switch of protocols at the wrong size."""
 
+    #: The evidence.
     seen: str
+    #: The sizes that it concerns.
     words: str
+    #: How many times as fast these are at most with the other protocol.
     gain: float
+    #: The least and the largest of them, in bytes.
     sizes: tuple[int, int]
+    #: The eager limit that changes just these, in bytes.
     limit: int
 
 

@@ -86,10 +86,10 @@ def report(
         raise failure(str(error)) from None
     except (ValueError, csv.Error) as error:
         raise failure(f"no records: {error}") from None
-    made = Report(shown_runs, path.parent, read, fabric, trials)
-    sections, absent = build(made, status_line.show)
+    whole = Report(shown_runs, path.parent, read, fabric, trials)
+    sections, absent = build(whole, status_line.show)
     status_line.show("writing the page")
-    page = render(made, sections, absent)
+    page = render(whole, sections, absent)
     status_line.show("")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def report(
     except OSError as error:
         raise failure(cannot_write(path, error)) from None
     if as_json:
-        click.echo(json.dumps(_document(made, sections, absent, path, page), indent=1))
+        click.echo(json.dumps(_document(whole, sections, absent, path, page), indent=1))
     else:
         size = format_size(len(page.encode()) // 1024 * 1024)
         click.echo(f"{path}: {size}, {', '.join(s.title for s in sections)}")
@@ -116,7 +116,7 @@ def _nothing(runs: Sequence[Run]) -> str:
 
 
 def _document(
-    made: Report, sections: Sequence[Section], absent: Sequence[tuple[str, str]], path: Path, page: str
+    whole: Report, sections: Sequence[Section], absent: Sequence[tuple[str, str]], path: Path, page: str
 ) -> dict[str, Any]:
     """What ``--json`` prints; docs/report.md explains it."""
     from npc.page.blocks import figures
@@ -135,21 +135,21 @@ def _document(
                 "usable": run.usable,
                 "series": len(run.series),
             }
-            for run in made.runs
+            for run in whole.runs
         ],
-        "tried": [str(run.folder) for run in made.trials],
-        "history": made.history
+        "tried": [str(run.folder) for run in whole.trials],
+        "history": whole.history
         and {
-            "folder": str(made.history.folder),
-            "platforms": list(made.history.platforms),
-            "nights": made.history.nights,
-            "rows": made.history.rows,
-            "series": len(made.history.series),
+            "folder": str(whole.history.folder),
+            "platforms": list(whole.history.platforms),
+            "nights": whole.history.nights,
+            "rows": whole.history.rows,
+            "series": len(whole.history.series),
         },
         "sections": [
             {"name": section.name, "title": section.title, "figures": figures(section.blocks)}
             for section in sections
         ],
         "absent": dict(absent),
-        "charts": made.charts,
+        "charts": whole.charts,
     }

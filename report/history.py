@@ -136,7 +136,7 @@ class HistorySeries:
 
     @property
     def verdict(self) -> str:
-        """``PASS``, ``DEGRADED``, …; empty if nobody judged it."""
+        """``PASS``, ``DEGRADED``, …; empty where it was not judged."""
         return self.judged.verdict.name if self.judged else ""
 
 

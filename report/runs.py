@@ -80,7 +80,7 @@ class Run:
 
     @cached_property
     def findings(self) -> list[Violation]:
-        """What the lie detectors say of the records."""
+        """What the rules of validity say of the records."""
         return find_lies(self.records, self.circumstances)
 
     @cached_property
@@ -279,7 +279,7 @@ class Report:
     folder: Path
     #: Nights, if a history was named.
     history: HistoryView | None = None
-    #: Racks and switches, if somebody said which there are.
+    #: Racks and switches, where a file names them.
     topology: Topology | None = None
     #: What ``npc advise --try`` measured.
     trials: Sequence[Run] = ()

@@ -119,7 +119,7 @@ def score(run: Run) -> Scores:
 
 def find_scores(roofline: Roofline, proposed: Mapping[str, str] | None = None) -> Scores:
     """The scores of a machine; `Scores.whole` is None where no nominal limit is known. proposed: key of a
-    limit that nobody has compared with a data sheet → where it comes from."""
+    limit that was not compared with a data sheet → where it comes from."""
     proposed = dict(proposed or {})
     ceilings: dict[Part, list[Ceiling]] = {
         "compute": [ceiling for ceiling in roofline.of_kind("compute") if ceiling.name.startswith("peak ")],

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 #: More records of one number are not named one by one.
 _MOST_RECORDS: Final = 6
 _DIGITS: Final = 4
+#: Ends the description of a picture whose numbers stand in a table.
+BELOW: Final = "The table below has the numbers."
 #: Rows beyond which a table has a filter.
 LONG: Final = 16
 #: What a row of a table is about. A column about something stands in a table about a kind of it, too.

@@ -18,6 +18,7 @@ from npc.figures.memory_use import (
     thread_accesses,
 )
 from npc.page.blocks import (
+    BELOW,
     Block,
     Cell,
     Column,
@@ -78,7 +79,6 @@ _COURSE = (
     "what others use. False-shared: some write, but each other words of the page."
 )
 _AS_ABOVE = "as the one above."
-_BELOW = " The table below has the numbers."
 _LINES_NOTE = (
     "A write takes the line away from the caches of the other threads. False-shared: they use other words "
     "of it, so a line for each of them ends it."
@@ -178,7 +178,7 @@ def _structures(report: Report, use: MemoryUse, rank: RankMemory, name: str, ide
     left = len(rank.structures) - len(bars.y.ticks)
     more = f" {plural(left, 'smaller one')} {'is' if left == 1 else 'are'} in the table." if left else ""
     table = _numbers("Numbers", use, rank.structures, (ident,))
-    yield chart_figure(replace(bars, text=bars.text + _BELOW), f"{bars.text}{more}", _BARS, table)
+    yield chart_figure(replace(bars, text=f"{bars.text} {BELOW}"), f"{bars.text}{more}", _BARS, table)
 
 
 def _numbers(
@@ -306,7 +306,7 @@ def _map(report: Report, structure: Structure, name: str) -> Figure | None:
     what = f"{structure.kind}, {structure.where}" if structure.where else structure.kind
     used = f"{format_size(structure.bytes)}, used by {plural(structure.threads, 'thread')}"
     shows = f"{structure.name} ({what}): {used}. {picture.text}"
-    return density_figure(replace(picture, text=picture.text + _BELOW), shows, _MAP, table)
+    return density_figure(replace(picture, text=f"{picture.text} {BELOW}"), shows, _MAP, table)
 
 
 def _pages(first: int, last: int) -> Cell:
@@ -338,7 +338,7 @@ def _course(report: Report, rank: RankMemory, name: str, structure: str = "") ->
         f"Numbers: touched pages of {structure or 'all structures'}", course[::step], columns,
         folded=True, note=f"One of {step} intervals." if step > 1 else "",
     )  # fmt: skip
-    return chart_figure(replace(chart, text=chart.text + _BELOW), chart.text, _COURSE, table)
+    return chart_figure(replace(chart, text=f"{chart.text} {BELOW}"), chart.text, _COURSE, table)
 
 
 def _when(moment: Moment) -> Cell:

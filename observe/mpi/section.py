@@ -21,6 +21,7 @@ from npc.observe.mpi.figure import (
 )
 from npc.observe.mpi.summary import summary
 from npc.page.blocks import (
+    BELOW,
     LONG,
     Block,
     Cell,
@@ -86,7 +87,7 @@ def _program(report: Report, _run: Run, observed: Observed, profile: Profile) ->
 
 
 def _figure(grid: Grid, reading: str, scale: str, table: Table) -> Figure:
-    told = replace(grid, text=f"{grid.text} The table below has the numbers.")
+    told = replace(grid, text=f"{grid.text} {BELOW}")
     return amounts_figure(told, grid.text, reading, scale, table)
 
 

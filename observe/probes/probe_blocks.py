@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from npc.figures.chart import Grid, log_scale
 from npc.figures.chart import HeatCell as GridCell
 from npc.page.blocks import (
+    BELOW,
     LONG,
     Block,
     Cell,
@@ -51,7 +52,7 @@ def probe_blocks(
     grid = _histogram(report, launch, what, ordered)
     if grid:
         reading = _HISTOGRAM.format(rows="ranks" if grid.groups else "names, those that took longest first")
-        described = replace(grid, text=f"{grid.text} The table below has the numbers.")
+        described = replace(grid, text=f"{grid.text} {BELOW}")
         yield amounts_figure(described, grid.text, reading, "events", table, by_rank)
     else:
         yield table

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from npc.figures.chart import CYCLE, Axis, Chart, Mark, Tick, Trace, linear_ticks, log_ticks, quantity_axis
 from npc.observe.study.records import Condition, Study
 from npc.page.blocks import (
+    BELOW,
     NOTHING,
     Block,
     Cell,
@@ -67,7 +68,7 @@ def scaling(report: Report, run: Run, study: Study) -> Iterator[Block]:
         return [_trace(kind, points, number, value, run) for number, (kind, points) in numbered]
 
     def figure(name: str, shows: str, reading: str, y: Axis, traces: Sequence[Trace], table: Table) -> Figure:
-        text = f"{shows} The table below has the numbers."
+        text = f"{shows} {BELOW}"
         chart = Chart(report.ident(), f"{name}: {study.program}", text, cpus, y, tuple(traces), 340)
         return chart_figure(chart, shows, reading, table)
 

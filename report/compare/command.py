@@ -119,7 +119,9 @@ def compare(
     status_line.show("")
     if by == "benchmark":  # tools that measure something else have nothing to compare
         comparisons = [
-            each for each in comparisons if any("only in" not in series.reason for series in each.series)
+            comparison
+            for comparison in comparisons
+            if any("only in" not in series.reason for series in comparison.series)
         ]
     _show(comparisons, by, form, everything)
     if plot is not None:

@@ -20,7 +20,7 @@ machine differ, and all three are in the interval and in the p-value:
   it, not several). How often two runs are a multiple of the deviation apart is counted over every two runs of
   every series, each measured by the deviation of the other runs, as a studentised residual is: no
   distribution is assumed, and what comes once in a while is in it. Where no runs say it, two sides may
-  differ, but nobody can tell whether the machine did (`Difference.run_to_run` is None).
+  differ, but whether the machine did is not known (`Difference.run_to_run` is None).
 """
 
 from __future__ import annotations

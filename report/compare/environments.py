@@ -25,11 +25,13 @@ def environments_differ(a: Side, b: Side) -> tuple[EnvironmentDifference, ...] |
     """The facts of ``environment.json`` that are known of both sides and differ; None if a side has none."""
     if set(a.records) == set(b.records):
         return ()  # parts of the same runs
-    seen_a, seen_b = _seen(a), _seen(b)
-    if not seen_a or not seen_b:
+    environments_a, environments_b = _environments(a), _environments(b)
+    if not environments_a or not environments_b:
         return None
-    variables = sorted({name for environment in (*seen_a, *seen_b) for name in tuning(environment)})
-    of_a, of_b = _facts(seen_a, variables), _facts(seen_b, variables)
+    variables = sorted(
+        {name for environment in (*environments_a, *environments_b) for name in tuning(environment)}
+    )
+    of_a, of_b = _facts(environments_a, variables), _facts(environments_b, variables)
     return tuple(
         EnvironmentDifference(what, tuple(texts), tuple(of_b[what]))
         for what, texts in of_a.items()
@@ -37,7 +39,7 @@ def environments_differ(a: Side, b: Side) -> tuple[EnvironmentDifference, ...] |
     )
 
 
-def _seen(side: Side) -> list[Mapping[str, Any]]:
+def _environments(side: Side) -> list[Mapping[str, Any]]:
     """What ``environment.json`` says of each of the side's runs that have one."""
     runs = (
         Run(0, run, side.folders[run], list(records), None)

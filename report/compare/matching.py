@@ -17,7 +17,7 @@ from npc.records.units import format_size
 from npc.report.compare.difference import LaunchValue
 from npc.report.compare.sides import Side
 
-#: Less is of no interest to anybody, even where it is certain.
+#: A smaller difference, as a share, does not matter even where it is certain.
 LEAST_EFFECT: Final = 0.02
 #: Tools have message sizes of their own (60 KiB here, 64000 bytes there): those nearest to each other are
 #: compared, up to this factor.

@@ -22,7 +22,7 @@ from npc.statistics.medians import MIN_SAMPLES, MOST_LOOKS
 MOST_SAMPLES: Final = MOST_LOOKS
 #: Rounds of random pairs by which a slow node is found at 2 % of noise (docs/blame.md).
 _ROUNDS: Final = 8
-#: Fewer nodes have nobody to be compared with.
+#: With fewer nodes than this a pair has too few others to be compared with.
 _PAIRS_FROM: Final = 5
 #: What platforms/slurm gives a job by default, and how much longer than expected it may take.
 _TIME_LIMIT_S: Final = 1800
@@ -172,7 +172,7 @@ def _step(job: PlannedMeasurement) -> Step:
 
 
 def _is_possible(tag: str, machine: Machine) -> bool:
-    """RDMA takes devices; GPUs, which nobody asks a login node for, one of the tools that measure them."""
+    """RDMA takes devices; GPUs, which a login node does not have, one of the tools that measure them."""
     if tag == "gpu":
         return any(not machine.missing.intersection(step.commands) for step in steps_of((tag,), machine))
     return tag != "rdma" or bool(machine.rdma)

@@ -12,6 +12,7 @@ from npc.figures.chart import Grid
 from npc.figures.chart import HeatCell as GridCell
 from npc.machine.fabric import ELSEWHERE, Topology, natural, places
 from npc.page.blocks import (
+    LONG,
     Block,
     Cell,
     Column,
@@ -119,7 +120,7 @@ def _allocated(report: Report, history: HistoryView, platform: str) -> Iterator[
 def _nights(allocations: Sequence[Allocation], caption: str) -> Table:
     hosts = sorted({host for allocation in allocations for host in allocation.nights}, key=natural)
     columns = [Column[str]("node", lambda host: host), *map(_nights_of, allocations)]
-    return Table.of(caption, hosts, columns, folded=True, filtered=len(hosts) > 16)
+    return Table.of(caption, hosts, columns, folded=True, filtered=len(hosts) > LONG)
 
 
 def _nights_of(allocation: Allocation) -> Column[str]:
@@ -224,7 +225,7 @@ def _table(title: str, nodes: Sequence[NodeHistory]) -> Table:
         Column("not usable", lambda node: count(node.failed)),
         Column("worst test", lambda node: node.worst),
     ]
-    return Table.of(f"Numbers: {title}", nodes, columns, folded=True, filtered=len(nodes) > 16)
+    return Table.of(f"Numbers: {title}", nodes, columns, folded=True, filtered=len(nodes) > LONG)
 
 
 def _ratio(node: NodeHistory) -> Cell:

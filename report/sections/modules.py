@@ -14,7 +14,7 @@ from typing import Final
 
 from npc.figures.pairs import Pair, Pairs
 from npc.machine.fabric import modules, natural, short_name
-from npc.page.blocks import Block, Column, Table, Text, count, grid_figure, interval, quantity
+from npc.page.blocks import BELOW, Block, Column, Table, Text, count, grid_figure, interval, quantity
 from npc.records.units import METRICS, format_quantity
 from npc.report.repeats import Repeats
 from npc.report.runs import Report, Run
@@ -68,7 +68,7 @@ def _figure(report: Report, run: Run, test: PairTest, squares: dict[Pair, list[R
         f"its pairs of nodes, as a ratio to that of the squares, {format_quantity(normal, metric.unit)}."
     )
     title = f"Modules: {test.name}" + report.label(run, ", {}")
-    grid = pairs.grid(report.ident(), title, f"{shows} The table below has the numbers.")
+    grid = pairs.grid(report.ident(), title, f"{shows} {BELOW}")
     yield grid_figure(replace(grid, side=_SIDE), shows, _READING, _table(title, squares, metric.unit))
     alone = [name for name in names if (name, name) not in values]
     if alone:

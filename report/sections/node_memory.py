@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from npc.figures.chart import Chart, Grid, Mark, Trace, linear_scale, quantity_axis
 from npc.figures.chart import HeatCell as GridCell
 from npc.page.blocks import (
+    BELOW,
     Block,
     Cell,
     Column,
@@ -160,7 +161,7 @@ def _loaded(report: Report, repeats: Sequence[Repeats], where: str) -> Iterator[
         for point in points
     )  # fmt: skip
     chart = Chart(
-        report.ident(), f"Loaded latency of memory{where}", f"{_LOADED} The table below has the numbers.",
+        report.ident(), f"Loaded latency of memory{where}", f"{_LOADED} {BELOW}",
         quantity_axis("Bandwidth of the streams", [point.rate for point in points], "B/s", log=False),
         quantity_axis("Latency", [0.0, *(point.seconds for point in points)], "s", log=False),
         (Trace("loads", "blue", (tuple((mark.x, mark.y) for mark in marks),), marks=marks),),
@@ -203,7 +204,7 @@ def _cores(report: Report, repeats: Sequence[Repeats], where: str) -> Iterator[F
     names = tuple(map(str, cpus))
     grid = Grid(
         report.ident(), f"Core-to-core latency{where}",
-        f"{_CORES} {len(medians)} pairs of {len(cpus)} CPUs. The table below has the numbers.",
+        f"{_CORES} {len(medians)} pairs of {len(cpus)} CPUs. {BELOW}",
         names, names, tuple(cells), "CPU", "CPU", filled=True, side=24.0,
         scale=linear_scale(medians.values(), "s"),
     )  # fmt: skip

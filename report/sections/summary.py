@@ -136,7 +136,7 @@ def _judged(row: JudgedSeries, series: HistorySeries | None) -> Cell:
 
 
 def _todo(run: Run, report: Report) -> Iterator[Cell]:
-    """One line for each thing that somebody should do about a run."""
+    """One line for each thing that should be done about a run."""
     where = shlex.quote(str(run.folder))
     if why := run.why_unusable:
         yield Cell(f"{run.label}: nothing could be judged, because {why}; mend that, and measure again")

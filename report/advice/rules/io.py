@@ -21,7 +21,7 @@ _WORTH: Final = 0.1
 #: Bytes of a call on average, below which the calls and not the bytes are what costs: file systems and
 #: disks reach their bandwidth at 1 MiB (Carns et al., ACM Transactions on Storage 7(3), 2011).
 _SMALL: Final = 65536
-#: Fewer bytes are nobody's trouble.
+#: Fewer bytes than this cost no time that matters.
 _MUCH: Final = 10e6
 #: Storage must have got so much of what the calls moved, or these were pipes, sockets, or the page cache.
 _MOSTLY: Final = 0.5

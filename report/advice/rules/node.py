@@ -83,7 +83,7 @@ def one_socket(run: Run) -> Judgement:
 
 
 def _one_domain(run: Run) -> float | None:
-    """B/s of main memory measured in a single NUMA node or socket; None if nobody did."""
+    """B/s of main memory measured in a single NUMA node or socket; None where that was not done."""
     groups: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for record in run.records:
         place = record.params.get("workgroup") or record.params.get("domain") or ""
@@ -113,7 +113,7 @@ def _confined(run: Run, host: str) -> str:
 @rule("governor")
 def governor(run: Run) -> Judgement:
     """powersave where the measured peak is not near the nominal one; bounded by that, or by the clocks."""
-    clocks = [(host, found) for host, found in run.facts("cpu", "frequency") if found.get("governors")]
+    clocks = [(host, clock) for host, clock in run.facts("cpu", "frequency") if clock.get("governors")]
     if not clocks:
         return "the machine does not tell its governors (virtual machines do not)"
     powersaving = [(host, clock) for host, clock in clocks if clock["governors"].get("powersave")]

@@ -32,7 +32,7 @@ MAY = {
     "observe/study/launches.py": {
         "(folder / f'{nodes}.jsonl').write_text('\\n'.join(text) + '\\n', encoding='utf-8')"
     },
-    "observe/study/running.py": {"shutil.copytree(each, to)"},
+    "observe/study/running.py": {"shutil.copytree(source, to)"},
     "observe/mpi/build.py": {"Path(folder, name).write_text(text, encoding='utf-8')"},
 }
 

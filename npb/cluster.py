@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from msgspec import structs
 
 from npc.npb.launch_result import LaunchResult
-from npc.npb.suspects import Localisation, PairResult
-from npc.records.pair_verdicts import write_pairs
+from npc.records.pair_verdicts import Better, Localisation, PairResult, PairsVerdict, write_pairs
 from npc.records.reading import Reading
 from npc.records.record import OK
 from npc.records.units import METRICS, format_quantity, format_size
@@ -38,7 +39,7 @@ class PairAttempt(NamedTuple):
     size: int | None
 
 
-class PairReadings(NamedTuple):
+class PairSeries(NamedTuple):
     """What is compared with each other."""
 
     case: str
@@ -47,9 +48,9 @@ class PairReadings(NamedTuple):
     qualifiers: tuple[tuple[str, str], ...]
 
     @property
-    def better(self) -> Literal["higher", "lower"]:
+    def better(self) -> Better:
         """Which direction is good."""
-        return cast(Literal["higher", "lower"], METRICS[self.metric].better)
+        return cast(Better, METRICS[self.metric].better)
 
     def __str__(self) -> str:
         qualifiers = (f"{key}={value}" for key, value in self.qualifiers)
@@ -62,9 +63,9 @@ def labels(hosts: Sequence[str]) -> list[str]:
     return [host if count[host] == 1 else f"{host}:{rank}" for rank, host in enumerate(hosts)]
 
 
-def by_series(attempts: Iterable[PairAttempt]) -> dict[PairReadings, list[PairResult]]:
+def by_series(attempts: Iterable[PairAttempt]) -> dict[PairSeries, list[PairResult]]:
     """Results of each series. A measurement that failed without a value failed in all of them."""
-    found: dict[PairReadings, list[PairResult]] = {}
+    found: dict[PairSeries, list[PairResult]] = {}
     failed: list[PairResult] = []
     for attempt in attempts:
         where = (attempt.server, attempt.client)
@@ -72,7 +73,7 @@ def by_series(attempts: Iterable[PairAttempt]) -> dict[PairReadings, list[PairRe
         judged = [reading for reading in attempt.result.readings if _is_judged(reading)]
         for reading in judged:
             size = reading.size if reading.size is not None else attempt.size
-            series = PairReadings(reading.case, reading.metric, size, tuple(sorted(reading.params.items())))
+            series = PairSeries(reading.case, reading.metric, size, tuple(sorted(reading.params.items())))
             status = attempt.result.status if attempt.result.status != OK else reading.status
             found.setdefault(series, []).append(PairResult(*where, reading.value, status, *how))
         if not judged and attempt.result.status != OK:
@@ -83,10 +84,10 @@ def by_series(attempts: Iterable[PairAttempt]) -> dict[PairReadings, list[PairRe
 
 
 def pairs_to_repeat(
-    series: dict[PairReadings, list[PairResult]], topology: Topology | None
+    series: dict[PairSeries, list[PairResult]], topology: Topology | None
 ) -> list[tuple[str, str]]:
     """Pairs to measure again before judging, each as often as the series that wants it most often asks."""
-    from npc.npb.localise import worst_pairs
+    from npc.npb.worst_pairs import worst_pairs
 
     wanted: Counter[tuple[str, str]] = Counter()
     for which, results in series.items():
@@ -95,19 +96,19 @@ def pairs_to_repeat(
 
 
 def judge_all(
-    series: dict[PairReadings, list[PairResult]],
+    series: dict[PairSeries, list[PairResult]],
     topology: Topology | None,
     nodes: Sequence[str],
     tool: str = "",
     launches: Sequence[Launch] = (),
-) -> dict[PairReadings, Localisation]:
+) -> dict[PairSeries, Localisation]:
     """The verdict on each series. tool: as the catalogue calls it, which may know who sends. launches: what
     rose during them is evidence, too."""
     from npc.catalogue import sender
-    from npc.npb.localise import judge
+    from npc.npb.localise import localise_pairs
 
     verdicts = {
-        which: judge(
+        which: localise_pairs(
             results,
             better=which.better,
             topology=topology,
@@ -132,10 +133,10 @@ def _with_counters(verdict: Localisation, launches: Sequence[Launch]) -> Localis
         suspects.append(
             replace(suspect, evidence=f"{suspect.evidence}; meanwhile {said}") if said else suspect
         )
-    return replace(verdict, suspects=tuple(suspects))
+    return structs.replace(verdict, suspects=tuple(suspects))
 
 
-def describe(which: PairReadings, verdict: Localisation) -> str:
+def describe(which: PairSeries, verdict: Localisation) -> str:
     """A verdict in words, for the terminal."""
     typical = (
         "none" if verdict.typical is None else format_quantity(verdict.typical, METRICS[which.metric].unit)
@@ -148,20 +149,20 @@ def rules(verdicts: Iterable[Localisation]) -> str:
     return "\n".join(dict.fromkeys(f"rule: {part}" for verdict in verdicts for part in verdict.rule))
 
 
-def save(verdicts: dict[PairReadings, Localisation], folder: Path) -> None:
+def save(verdicts: dict[PairSeries, Localisation], folder: Path) -> None:
     """Write ``pairs.json``."""
     write_pairs(
         folder,
-        (
-            {"series": str(which), **which._asdict(), "verdict": verdict.as_json()}
-            for which, verdict in verdicts.items()
-        ),
+        [
+            PairsVerdict(series=str(series), **series._asdict(), verdict=verdict)
+            for series, verdict in verdicts.items()
+        ],
     )
 
 
 def draw(
-    series: dict[PairReadings, list[PairResult]],
-    verdicts: dict[PairReadings, Localisation],
+    series: dict[PairSeries, list[PairResult]],
+    verdicts: dict[PairSeries, Localisation],
     path: Path,
     source: str,
     topology: Topology | None,
@@ -172,7 +173,7 @@ def draw(
     """
     from npc.npb import heatmap
 
-    largest: dict[tuple[object, ...], PairReadings] = {}
+    largest: dict[tuple[object, ...], PairSeries] = {}
     for which in series:
         key = (which.case, which.metric, which.qualifiers)
         if key not in largest or (which.size or 0) > (largest[key].size or 0):

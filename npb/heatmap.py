@@ -16,7 +16,7 @@ from typing import Final
 from npc.figures.chart import Axis, Chart, Mark, Note, Tick, Trace, linear_ticks, quantity_axis
 from npc.figures.pairs import Pair, Pairs
 from npc.machine.fabric import Topology
-from npc.npb.suspects import Localisation, PairResult
+from npc.records.pair_verdicts import Localisation, PairResult
 from npc.records.units import format_quantity
 
 #: More nodes than this are drawn as groups.

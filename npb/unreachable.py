@@ -12,15 +12,14 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from npc.machine.fabric import Kind
-from npc.npb.suspects import PairResult, PairSuspect
+from npc.npb.suspects import pair_suspect
+from npc.records.pair_verdicts import PairResult, PairSuspect
 from npc.statistics.distributions import chance_of_failures
 
 #: Chance, over all nodes or pairs, that what is named dead only failed by accident.
 FALSE_DEAD: Final = 0.01
 #: Fewer failures name nobody.
 MIN_FAILURES: Final = 2
-#: Failed measurements kept with a suspect.
-_SHOWN: Final = 64
 
 
 class UnreachableSuspects(NamedTuple):
@@ -88,12 +87,12 @@ def _suspect(kind: Kind, name: str, mine: Sequence[PairResult], total: int, chan
         if kind == "node" and len(servers) == 1
         else ""
     )
-    return PairSuspect(
-        kind=kind,
-        name=name,
-        nodes=(name,) if kind == "node" else (mine[0].a, mine[0].b),
+    return pair_suspect(
+        kind,
+        name,
+        (name,) if kind == "node" else (mine[0].a, mine[0].b),
         evidence=f"{len(mine)} of {total} measurements failed{where} ({why})",
-        chance=min(chance, 1.0),
+        chance=chance,
+        measurements=mine,
         readings=total,
-        measurements=tuple(mine[:_SHOWN]),
     )

@@ -23,7 +23,7 @@ from npc.machine.platform import InvalidPlatform, Platform
 from npc.places import shown
 from npc.records.environment import read_environment
 from npc.records.launch import ENVIRONMENT, Launch
-from npc.records.pair_verdicts import PAIRS, BlamedByPairs, PairsVerdict, read_pairs
+from npc.records.pair_verdicts import PAIRS, PairSuspect, PairsVerdict, read_pairs
 from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
 from npc.records.series import Series, identity, qualifiers
@@ -198,7 +198,7 @@ class Run:
         return verdicts
 
     @cached_property
-    def suspects(self) -> list[tuple[BlamedByPairs, str]]:
+    def suspects(self) -> list[tuple[PairSuspect, str]]:
         """Whom the measurements of pairs blame, each with the series that does."""
         return [
             (suspect, entry.series)

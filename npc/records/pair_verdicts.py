@@ -1,4 +1,4 @@
-"""What npb said of many pairs of nodes: ``pairs.json`` beside the launches of ``npb --pairs``.
+"""What npb says of many pairs of nodes: ``pairs.json`` beside the launches of ``npb --pairs``.
 
 A list with an entry for each case, metric, size and set of qualifiers that were measured. Here are its types,
 the one writer and the one reader. Values are in the metric's SI unit.
@@ -6,99 +6,140 @@ the one writer and the one reader. Values are in the metric's SI unit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
+from npc.columns import columns
 from npc.files import parse_json, read_bytes, valid, write_whole
-from npc.machine.fabric import Kind
+from npc.records.record import OK
+from npc.records.units import several
 from npc.records.verdicts import to_text
-from npc.statistics.suspect import Role, whom
+from npc.statistics.suspect import Suspect
 
 PAIRS: Final = "pairs.json"
 
+#: Which direction of a metric is good.
+Better = Literal["higher", "lower"]
 
-class PairReading(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement of one pair, server `a` first. value: None, or not to be used, where `status` is not
-    ``ok``. round: its number from 0, None if it belongs to none. attempt: 1 where it was repeated before
-    judging."""
 
+class PairResult(msgspec.Struct, frozen=True):
+    """One measurement of one pair of nodes."""
+
+    #: Host of the server.
     a: str
+    #: Host of the client.
     b: str
+    #: In the metric's SI unit; None, or not to be used, where `status` is not ``ok``.
     value: float | None
-    status: str
+    #: ``ok``, or why there is no value.
+    status: str = OK
+    #: Number of its round, from 0; None for a measurement that was repeated by itself.
     round: int | None = None
+    #: 0 for the first measurement, 1 for one that was repeated before judging.
     attempt: int = 0
 
-
-class BlamedByPairs(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom the pairs of one run blame, as `npc.statistics.suspect.Suspect` says it.
-
-    readings: how many measurements it rests on; measurements: the worst of them. dead: whether it does not
-    answer, rather than slowly. closer: how to look closer, in words.
-    """
-
-    kind: Kind
-    name: str
-    nodes: tuple[str, ...]
-    evidence: str
-    closer: str
-    dead: bool
-    chance: float
-    slowdown: float | None = None
-    low: float | None = None
-    high: float | None = None
-    score: float | None = None
-    role: Role = ""
-    readings: int = 0
-    measurements: tuple[PairReading, ...] = ()
-
     @property
-    def whom(self) -> str:
-        """Kind, name and role in words."""
-        return whom(self.kind, self.name, self.role)
+    def usable(self) -> bool:
+        """Whether it has a value that may be compared: ok, finite and positive."""
+        return self.status == OK and self.value is not None and 0 < self.value < math.inf
 
 
-class PairsJudgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What the measurements say.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSuspect(Suspect):
+    """Whom the pairs of one run blame."""
 
-    suspects: the strongest evidence first. nodes: how many there are; judged: how many of them have enough
-    readings. typical: the median of all usable values. noise: standard deviation of a healthy measurement,
-    relative. disturbed: fraction of healthy measurements that are outliers. healthy: nobody is to blame, and
-    there was enough to say so. undecided: sentences. rule: the thresholds in words.
-    """
+    #: Whether it does not answer, rather than slowly.
+    dead: bool
+    #: How to look closer, in words.
+    closer: str
+    #: On how many measurements it rests.
+    readings: int = 0
+    #: The worst of these measurements, the worst first.
+    measurements: tuple[PairResult, ...] = ()
 
-    better: Literal["higher", "lower"]
+
+class Localisation(msgspec.Struct, frozen=True, kw_only=True):
+    """What the measurements of pairs say about the nodes and what connects them."""
+
+    better: Better
+    #: How many nodes there are.
     nodes: int
+    #: How many of them have enough readings to be judged.
     judged: int
+    #: How many measurements were made, and how many of them failed.
     measurements: int
     failed: int
+    #: Median of all usable values, in the metric's SI unit; None without any.
     typical: float | None
+    #: Standard deviation of a healthy measurement, relative.
     noise: float | None
+    #: Share of healthy measurements that are outliers.
     disturbed: float | None
+    #: Whether nobody is to blame, and there was enough to say so.
     healthy: bool
-    suspects: tuple[BlamedByPairs, ...]
+    #: The strongest evidence first.
+    suspects: tuple[PairSuspect, ...]
+    #: Sentences about what the measurements cannot decide.
     undecided: tuple[str, ...]
+    #: The thresholds in words.
     rule: tuple[str, ...]
+
+    def conclusion(self, suspects: Sequence[str], most: int = 6) -> str:
+        """Who is to blame in one sentence. suspects: their names in the words that suit; at most `most` of
+        them are named."""
+        if suspects:
+            return f"to blame: {several(suspects, most)}"
+        return "nobody is to blame" if self.healthy else "too few measurements to blame anybody"
+
+    def table(self, rule: bool = True) -> str:
+        """For the terminal: suspects with evidence and next step, what is undecided, and the thresholds."""
+        names = [suspect.whom for suspect in self.suspects]
+        noise = "" if self.noise is None else f", noise {self.noise:.1%}"
+        counts = f"{self.judged} of {self.nodes} nodes judged, {self.measurements} measurements"
+        lines = [f"{self.conclusion(names)} ({counts}, {self.failed} failed{noise})"]
+        rows = [
+            (name, _how_slow(suspect, self.better), suspect.evidence)
+            for name, suspect in zip(names, self.suspects, strict=True)
+        ]
+        width = max(map(len, names), default=0)
+        table = columns([("",) * 3, *rows], indent="  ")[1:]  # it needs no heading
+        for suspect, row in zip(self.suspects, table, strict=True):
+            lines += [row, f"  {'':{width}}  → {suspect.closer}"]
+        lines += [f"  undecided: {sentence}" for sentence in self.undecided]
+        if rule:
+            lines += [f"  rule: {sentence}" for sentence in self.rule]
+        return "\n".join(lines)
+
+
+def _how_slow(suspect: PairSuspect, better: Better) -> str:
+    if suspect.slowdown is None or suspect.low is None or suspect.high is None:
+        return "dead"
+    worse = "less" if better == "higher" else "more"
+    return f"{suspect.slowdown:.1%} {worse} [{suspect.low:.1%}, {suspect.high:.1%}]"
 
 
 class PairsVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry: what was measured, in words (`series`) and in parts, and the verdict on it."""
+    """An entry of ``pairs.json``: what was measured, and what its values say."""
 
+    #: What was measured, in words.
     series: str
     case: str
     metric: str
+    #: Of a message, in bytes; None where the test has no size.
     size: int | None
+    #: Which of the tool's numbers it is: names and values.
     qualifiers: tuple[tuple[str, str], ...]
-    verdict: PairsJudgement
+    verdict: Localisation
 
 
-def write_pairs(folder: Path, entries: Iterable[dict[str, Any]]) -> None:
-    """Write ``pairs.json``; entries: what makes a `PairsVerdict` each. Raises OSError."""
-    verdicts = msgspec.convert(list(entries), list[PairsVerdict])
-    write_whole(folder / PAIRS, to_text(verdicts))
+def write_pairs(folder: Path, entries: Sequence[PairsVerdict]) -> None:
+    """Write ``pairs.json``. Raises OSError."""
+    write_whole(folder / PAIRS, to_text(entries))
 
 
 def read_pairs(path: Path) -> tuple[PairsVerdict, ...]:

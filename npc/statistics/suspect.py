@@ -7,31 +7,33 @@ from typing import Literal
 
 from npc.machine.fabric import Kind
 
-#: At which end of a pair a node is slow: that which sends the bytes or that which receives them, by what is
-#: known of the test, else npb's client or server. "": at both, or not told.
+#: At which end of a pair a node is slow: the end that sends the bytes or the one that receives them, where it
+#: is known who sends, else npb's client or server. "": at both ends, or unknown.
 Role = Literal["", "sender", "receiver", "client", "server"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """Something to blame.
-
-    name: the node, ``a–b`` of a link (``a→b`` of one direction), or the switch or rack. nodes: whom it
-    affects. evidence: in words. role: in which alone a node is slow; of one direction of a link, that of a.
-    chance: the probability of such evidence on a healthy machine, all hypotheses together. slowdown: by how
-    much its values are worse than the rest's (0.05: 5 % less bandwidth, or 5 % more latency) with its 95 %
-    interval [low, high]; None for what fails instead. score: standard normal score of the evidence.
-    """
+    """Something to blame."""
 
     kind: Kind
+    #: The node, ``a–b`` of a link (``a→b`` of one direction), the switch or the rack.
     name: str
+    #: Which nodes it affects.
     nodes: tuple[str, ...]
+    #: Why, in words.
     evidence: str
+    #: Probability of such evidence on a healthy machine, all hypotheses together.
     chance: float
+    #: By how much its values are worse than those of the rest (0.05: 5 % less bandwidth, or 5 % more
+    #: latency); None for what fails instead.
     slowdown: float | None = None
+    #: The 95 % confidence interval of `slowdown`.
     low: float | None = None
     high: float | None = None
+    #: Standard normal score of the evidence; None for what fails.
     score: float | None = None
+    #: In which role alone a node is slow; of one direction of a link, the role of its first node.
     role: Role = ""
 
     @property

@@ -22,7 +22,7 @@ from npc.page.blocks import (
     number,
     quantity,
 )
-from npc.records.pair_verdicts import PairsJudgement, PairsVerdict
+from npc.records.pair_verdicts import Localisation, PairsVerdict
 from npc.records.series import test_name
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.report.repeats import Repeats
@@ -118,7 +118,7 @@ def _pairs(run: Run, test: PairTest, repeats: Sequence[Repeats], topology: Topol
     return Pairs(values, metric.unit, metric.better, normal, topology, _MOST_NODES, idents)
 
 
-def _figure(report: Report, run: Run, test: PairTest, pairs: Pairs, verdict: PairsJudgement | None) -> Figure:
+def _figure(report: Report, run: Run, test: PairTest, pairs: Pairs, verdict: Localisation | None) -> Figure:
     suspects = verdict.suspects if verdict else ()
     name, groups = test.name, pairs.groups
     measured = sum(map(bool, pairs.values.values()))
@@ -172,7 +172,7 @@ def _table(title: str, pairs: Pairs) -> Table:
     )
 
 
-def _verdict(verdict: PairsJudgement) -> Iterator[Block]:
+def _verdict(verdict: Localisation) -> Iterator[Block]:
     suspects = [
         Cell(f"{suspect.whom}: {suspect.evidence}. Next: {suspect.closer}") for suspect in verdict.suspects
     ]

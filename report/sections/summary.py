@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from npc.page.blocks import Block, Cell, Column, Listing, Table, Text, percent, quantity, size_cell
 from npc.places import shown
-from npc.records.pair_verdicts import BlamedByPairs, PairsVerdict
+from npc.records.pair_verdicts import PairSuspect, PairsVerdict
 from npc.records.units import plural
 from npc.records.verdicts import JudgedSeries, Verdict
 from npc.report.advice import advise
@@ -80,7 +80,7 @@ def _pairs(run: Run, entry: PairsVerdict) -> Iterator[Block]:
         yield Text(f"{what}: too few measurements to blame anybody ({judged}).", "note")
 
 
-def _how_bad(suspect: BlamedByPairs) -> str:
+def _how_bad(suspect: PairSuspect) -> str:
     if suspect.slowdown is None:
         return "dead"
     low, high = suspect.low, suspect.high

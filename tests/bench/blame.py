@@ -17,11 +17,13 @@ from multiprocessing import Pool
 from typing import NamedTuple
 
 import numpy as np
+from npc.npb.worst_pairs import worst_pairs
 
 from npc.machine.fabric import Group, Topology
-from npc.npb.localise import MIN_SLOWDOWN, judge, worst_pairs
+from npc.npb.localise import localise_pairs
 from npc.npb.schedule import schedule
-from npc.npb.suspects import PairResult
+from npc.npb.slow_groups import MIN_SLOWDOWN
+from npc.records.pair_verdicts import PairResult
 
 LEAF = 32
 OUTLIERS = 0.01
@@ -94,7 +96,7 @@ def trial(seed: int, scenario: Scenario, nodes: int, rounds: int, noise: float, 
         chosen = worst_pairs(results, topology=topology)
         values = measure([(rank[a], rank[b]) for a, b in chosen])
         results += [PairResult(a, b, v, attempt=1) for (a, b), v in zip(chosen, values, strict=True)]
-    named = [suspect.name for suspect in judge(results, topology=topology).suspects]
+    named = [suspect.name for suspect in localise_pairs(results, topology=topology).suspects]
     found = len(culprits.intersection(named))
     return BlameOutcome(set(named[: len(culprits)]) == culprits, found, len(named) - found)
 

@@ -6,10 +6,12 @@ import math
 import random
 from collections.abc import Callable, Mapping
 
+from npc.npb.worst_pairs import worst_pairs
+
 from npc.machine.fabric import Topology, parse
-from npc.npb.localise import judge, worst_pairs
+from npc.npb.localise import localise_pairs
 from npc.npb.schedule import schedule
-from npc.npb.suspects import Better, Localisation, PairResult
+from npc.records.pair_verdicts import Better, Localisation, PairResult
 
 FOUR_LEAVES = parse("leaf1: n[1-6]\nleaf2: n[7-12]\nleaf3: n[13-18]\nleaf4: n[19-24]\ncore: leaf[1-4]")
 
@@ -54,7 +56,7 @@ class Cluster:
         results = self.rounds(pattern, runs)
         if again:
             results += [self.measure(a, b, None, 1) for a, b in worst_pairs(results, **how)]  # type: ignore[arg-type]
-        return judge(results, nodes=self.names, **how)  # type: ignore[arg-type]
+        return localise_pairs(results, nodes=self.names, **how)  # type: ignore[arg-type]
 
 
 def slow_node(bad: int, factor: float) -> Callable[[int, int], float]:

@@ -98,9 +98,9 @@ def _environment() -> str:
 def make_pairs(folder: Path, nodes: int = 8, slow: int = 3) -> Path:
     """What npb leaves of all pairs of `nodes`, half of them in one module of a system and half in another, of
     which one is 20 % slow and one pair failed."""
-    from npc.npb.cluster import PairReadings, save
-    from npc.npb.localise import judge
-    from npc.npb.suspects import PairResult
+    from npc.npb.cluster import PairSeries, save
+    from npc.npb.localise import localise_pairs
+    from npc.records.pair_verdicts import PairResult
 
     chance, results, found = random.Random(1), [], []
     for a in range(nodes):
@@ -123,8 +123,8 @@ def make_pairs(folder: Path, nodes: int = 8, slow: int = 3) -> Path:
         environment["variables"][f"SLURM_JOB_PARTITION_HET_GROUP_{number}"] = partition
         environment["variables"][f"SLURM_JOB_NODELIST_HET_GROUP_{number}"] = hosts
     (folder / "environment.json").write_text(json.dumps(environment))
-    verdict = judge(results)
-    save({PairReadings("tcp_bw", "bandwidth", 65536, ()): verdict}, folder)
+    verdict = localise_pairs(results)
+    save({PairSeries("tcp_bw", "bandwidth", 65536, ()): verdict}, folder)
     return folder
 
 

@@ -9,8 +9,8 @@ import pytest
 from npc.figures.pairs import Pairs
 from npc.machine.fabric import Topology, parse
 from npc.npb.heatmap import MAX_NODES, draw
-from npc.npb.localise import judge
-from npc.npb.suspects import PairResult
+from npc.npb.localise import localise_pairs
+from npc.records.pair_verdicts import PairResult
 from tests.made.pairs import Cluster, crossing, slow_link, slow_node
 
 
@@ -18,7 +18,7 @@ def drawn(path: Path, results: list[PairResult], topology: Topology | None = Non
     """Draw, and return the picture's (height, width) in pixels."""
     from matplotlib import image
 
-    verdict = judge(results, topology=topology)
+    verdict = localise_pairs(results, topology=topology)
     draw(results, verdict, path, title="all, qperf tcp_bw bandwidth 64K", unit="B/s", topology=topology)
     height, width, _ = image.imread(path).shape
     return height, width
@@ -85,10 +85,10 @@ def test_domains_stand_beside_the_map_only_where_they_tell_hosts_apart(
 
 def test_no_results_are_no_picture(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no pairs to draw"):
-        draw([], judge([]), tmp_path / "map.png", title="", unit="B/s")
+        draw([], localise_pairs([]), tmp_path / "map.png", title="", unit="B/s")
 
 
 def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     results = Cluster(4).rounds()
     with pytest.raises(OSError):
-        draw(results, judge(results), tmp_path / "nowhere" / "map.png", title="", unit="B/s")
+        draw(results, localise_pairs(results), tmp_path / "nowhere" / "map.png", title="", unit="B/s")

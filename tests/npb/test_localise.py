@@ -6,13 +6,16 @@ import json
 import math
 import random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from npc.machine.fabric import parse
-from npc.npb.localise import judge, worst_pairs
-from npc.npb.suspects import Better, Localisation, PairResult
+from npc.npb.localise import localise_pairs
+from npc.npb.worst_pairs import worst_pairs
+from npc.records.pair_verdicts import Better, Localisation, PairResult
 from tests.bench import blame as bench_blame
 from tests.made.pairs import FOUR_LEAVES, Cluster, crossing, slow_client, slow_link, slow_node
 
@@ -89,13 +92,13 @@ def test_two_slow_nodes_of_eight_are_both_named() -> None:
 def test_a_disturbance_that_has_passed_is_nobody_s_fault() -> None:
     cluster = Cluster(8)
     results = cluster.rounds()
-    disturbed = results[5]._replace(value=3e8)
+    disturbed = structs.replace(results[5], value=3e8)
     results[5] = disturbed
     assert (disturbed.a, disturbed.b) in worst_pairs(results)
-    once = judge(results)
+    once = localise_pairs(results)
     assert once.suspects == ()
     assert any(f"{disturbed.a}–{disturbed.b}" in sentence for sentence in once.undecided)
-    again = judge([*results, cluster.measure(disturbed.a, disturbed.b, None, 1)])
+    again = localise_pairs([*results, cluster.measure(disturbed.a, disturbed.b, None, 1)])
     assert again.healthy
     assert again.undecided == ()
 
@@ -122,12 +125,14 @@ def test_neither_unit_nor_order_nor_direction_changes_who_is_named(
     seed: int, scale: float, shuffler: random.Random
 ) -> None:
     results = Cluster(10, slow_node(3, 0.85), seed=seed).rounds()
-    expected = named(judge(results))
-    scaled = [result._replace(value=(result.value or 0) * scale) for result in results]
+    expected = named(localise_pairs(results))
+    scaled = [structs.replace(result, value=(result.value or 0) * scale) for result in results]
     shuffler.shuffle(scaled)
-    assert named(judge(scaled)) == expected
-    turned = [result._replace(value=1 / (result.value or 1), a=result.b, b=result.a) for result in results]
-    assert named(judge(turned, better="lower")) == expected
+    assert named(localise_pairs(scaled)) == expected
+    turned = [
+        structs.replace(result, value=1 / (result.value or 1), a=result.b, b=result.a) for result in results
+    ]
+    assert named(localise_pairs(turned, better="lower")) == expected
 
 
 # One role, one direction
@@ -145,7 +150,7 @@ def test_a_node_that_is_slow_as_client_only_is_named_so_and_no_link_of_it(
 def test_who_sends_is_told_where_the_tool_is_known() -> None:
     results = Cluster(8, slow_client(4, 0.5)).rounds(runs=2)
     told = {
-        sender: judge(results, sender=sender).table(rule=False).split(" (")[0]
+        sender: localise_pairs(results, sender=sender).table(rule=False).split(" (")[0]
         for sender in ("", "client", "server")
     }
     assert told == {
@@ -166,7 +171,7 @@ def test_a_node_that_is_slow_both_ways_is_not_blamed_for_one_of_them(runs: int) 
 def test_a_link_that_is_slow_in_one_direction_is_named_with_it(runs: int) -> None:
     for seed in range(10):
         cluster = Cluster(8, lambda a, b: 0.5 if (a, b) == (5, 2) else 1.0, seed=seed)
-        (suspect,) = judge(
+        (suspect,) = localise_pairs(
             [
                 *(first := cluster.rounds(runs=runs)),
                 *(cluster.measure(*pair, None, 1) for pair in worst_pairs(first)),
@@ -182,7 +187,7 @@ def test_a_link_is_not_named_while_its_nodes_were_measured_with_nobody_else() ->
     cluster = Cluster(24, slow_node(2, 0.5))
     results = cluster.rounds("bisection")
     slow = next((result.a, result.b) for result in results if "n2" in (result.a, result.b))
-    once_more = judge([*results, *(cluster.measure(*slow, None, 1) for _ in range(3))])
+    once_more = localise_pairs([*results, *(cluster.measure(*slow, None, 1) for _ in range(3))])
     assert once_more.suspects == ()
     assert any("measured with nobody else" in sentence for sentence in once_more.undecided)
 
@@ -220,7 +225,7 @@ def test_an_uplink_whose_readings_scatter_is_named_all_the_same() -> None:
         for pair, value in values.items()
     ]
     leaves = parse("leaf1: n[1-2]\nleaf2: n[3-4]\nleaf3: n[5-6]\nleaf4: n[7-8]\n")
-    (suspect,) = judge(results, topology=leaves).suspects
+    (suspect,) = localise_pairs(results, topology=leaves).suspects
     assert (suspect.kind, suspect.name) == ("uplink", "leaf3")
     assert suspect.slowdown == pytest.approx(0.31, abs=0.01)
 
@@ -268,7 +273,7 @@ def test_an_uplink_that_two_pairs_share_at_times_is_named_not_its_nodes(
         for pair, value in zip(pairs, values, strict=True)
     ]
     leaves = parse("leaf1: n[1-2]\nleaf2: n[3-4]\nleaf3: n[5-6]\nleaf4: n[7-8]\n")
-    assert named(judge(results, topology=leaves)) == ["uplink leaf3"]
+    assert named(localise_pairs(results, topology=leaves)) == ["uplink leaf3"]
 
 
 def test_slow_nodes_below_a_switch_with_one_that_is_not_are_named_themselves() -> None:
@@ -327,12 +332,12 @@ def test_a_dead_node_is_named_and_its_partners_are_not() -> None:
 def test_a_node_that_dies_half_way_is_named() -> None:
     cluster = Cluster(10)
     results = [
-        r._replace(value=None, status="timeout: no answer")
+        structs.replace(r, value=None, status="timeout: no answer")
         if r.round is not None and r.round >= 4 and "n6" in (r.a, r.b)
         else r
         for r in cluster.rounds()
     ]
-    verdict = judge(results)
+    verdict = localise_pairs(results)
     assert named(verdict) == ["node n6"]
     assert verdict.failed == 5
 
@@ -393,16 +398,16 @@ def test_one_to_all_cannot_judge_the_one() -> None:
 
 
 def test_nothing_measured_is_no_verdict() -> None:
-    verdict = judge([], nodes=["n1", "n2"])
+    verdict = localise_pairs([], nodes=["n1", "n2"])
     assert (verdict.healthy, verdict.nodes, verdict.judged, verdict.typical) == (False, 2, 0, None)
     assert worst_pairs([]) == []
 
 
 def test_values_that_cannot_be_are_failures() -> None:
     results = Cluster(6).rounds()
-    results[0] = results[0]._replace(value=0.0)
-    results[1] = results[1]._replace(value=math.inf)
-    assert judge(results).failed == 2
+    results[0] = structs.replace(results[0], value=0.0)
+    results[1] = structs.replace(results[1], value=math.inf)
+    assert localise_pairs(results).failed == 2
 
 
 # What is measured again
@@ -428,7 +433,7 @@ def test_pairs_of_a_dead_node_are_not_tried_again() -> None:
 
 
 def test_a_verdict_is_plain_json_with_thresholds_and_evidence() -> None:
-    plain = json.loads(json.dumps(Cluster(8, slow_node(2, 0.5)).verdict().as_json()))
+    plain = json.loads(json.dumps(msgspec.to_builtins(Cluster(8, slow_node(2, 0.5)).verdict())))
     (suspect,) = plain["suspects"]
     assert suspect["name"] == "n2"
     assert suspect["measurements"][0]["status"] == "ok"

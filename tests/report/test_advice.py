@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from npc import parsers
 from npc.machine.platform import Interface, Platform
 from npc.records.launch import Launch, LaunchLog
-from npc.records.pair_verdicts import BlamedByPairs, write_pairs
+from npc.records.pair_verdicts import PairSuspect, PairsVerdict, write_pairs
 from npc.records.record import Record, replace, save_csv
 from npc.report.advice import advise, all_rules, gather
 from npc.report.advice.rule import Hint
@@ -89,7 +90,7 @@ def evidence(
     records: Sequence[Record],
     environment: Mapping[str, Any] | None = None,
     platform: Platform | None = None,
-    suspects: Sequence[tuple[BlamedByPairs, str]] = (),
+    suspects: Sequence[tuple[PairSuspect, str]] = (),
     argv: Sequence[str] = (),
 ) -> Run:
     """A run with one environment for all records; `argv` is the command line of every launch."""
@@ -391,7 +392,7 @@ def test_suspects_of_measured_pairs_are_passed_on(tmp_path: Path) -> None:
     }  # fmt: skip
     test = {"series": "tcp_bw", "case": "tcp_bw", "metric": "bandwidth", "size": None, "qualifiers": []}
     (tmp_path / "pairs").mkdir()
-    write_pairs(tmp_path / "pairs", [{**test, "verdict": judged}])
+    write_pairs(tmp_path / "pairs", [msgspec.convert({**test, "verdict": judged}, PairsVerdict)])
     save_csv(healthy(), tmp_path / "records.csv")
     (tmp_path / "run").mkdir()
     save_csv(healthy(), tmp_path / "run" / "records.csv")

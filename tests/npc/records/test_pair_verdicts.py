@@ -9,17 +9,16 @@ import pytest
 
 from npc.cron.matrix import matrix_of
 from npc.files import InvalidFile
-from npc.npb.cluster import PairReadings, save
-from npc.npb.localise import judge
-from npc.npb.suspects import Localisation
-from npc.records.pair_verdicts import PAIRS, read_pairs
+from npc.npb.cluster import PairSeries, save
+from npc.npb.localise import localise_pairs
+from npc.records.pair_verdicts import PAIRS, Localisation, read_pairs
 from tests.made.pairs import Cluster, slow_node
 
-WHICH = PairReadings("tcp_bw", "bandwidth", 65536, (("side", "recv"),))
+WHICH = PairSeries("tcp_bw", "bandwidth", 65536, (("side", "recv"),))
 
 
 def judged() -> Localisation:
-    return judge(Cluster(8, slow_node(2, 0.5)).rounds())
+    return localise_pairs(Cluster(8, slow_node(2, 0.5)).rounds())
 
 
 def test_what_npb_says_is_read_back(tmp_path: Path) -> None:
@@ -28,6 +27,7 @@ def test_what_npb_says_is_read_back(tmp_path: Path) -> None:
     (entry,) = read_pairs(tmp_path / PAIRS)
     assert (entry.series, entry.case, entry.size) == (str(WHICH), "tcp_bw", 65536)
     assert entry.qualifiers == (("side", "recv"),)
+    assert entry.verdict == verdict, "the types of what is written and of what is read are the same"
     (suspect,) = entry.verdict.suspects
     (named,) = verdict.suspects
     assert (suspect.whom, suspect.slowdown, suspect.closer) == (named.whom, named.slowdown, named.closer)

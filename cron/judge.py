@@ -25,7 +25,7 @@ from npc.cron import changes, common_mode
 from npc.cron.acceptance import Acceptance, Baseline, baselines_of
 from npc.cron.acceptance_bands import Band, band_of
 from npc.cron.changes import Change, changed
-from npc.cron.localise import suspects
+from npc.cron.localise import localise_nights
 from npc.cron.series import Panel, direction, logarithm
 from npc.cron.step_detection import AGAIN, MIN_NIGHTS, WINDOW, JudgedNight, StepDetection, first_low
 from npc.cron.verdict import NightVerdict, SeriesVerdict
@@ -191,7 +191,7 @@ def _night_verdict(
         time=panel.times[-1],
         verdict=Verdict.PASS,
         series=tuple(verdicts),
-        suspects=suspects(panel, topology),
+        suspects=localise_nights(panel, topology),
         failures=panel.failures,
         rule=RULE,
         common=event,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _GROUP_KINDS: Final[tuple[Kind, ...]] = ("uplink", "switch", "rack")
 
 
-class Label(NamedTuple):
+class PairHypothesis(NamedTuple):
     """What a hypothesis says is slow."""
 
     kind: Kind
@@ -51,7 +51,7 @@ class PairHypotheses:
         every = [*nodes, *roles, *self._of_groups(readings)]
         self._count_nodes, self._count_roles = len(nodes), len(roles)
         #: By hypothesis, what it says is slow. Of two that explain the same the simpler one comes first.
-        self.labels: list[Label] = [label for label, _ in every]
+        self.labels: list[PairHypothesis] = [label for label, _ in every]
         self._readings = [chosen for _, chosen in every]
 
     def of_values(self, values: Floats) -> Hypotheses:
@@ -74,25 +74,25 @@ class PairHypotheses:
                 distance[below[readings.server] & below[readings.client]] = group.level
         return distance
 
-    def _of_groups(self, readings: PairReadings) -> list[tuple[Label, Integers]]:
+    def _of_groups(self, readings: PairReadings) -> list[tuple[PairHypothesis, Integers]]:
         """Uplinks, switches and racks, each with its readings."""
-        labelled: list[tuple[Label, Integers]] = []
+        labelled: list[tuple[PairHypothesis, Integers]] = []
         for group, below in self._groups:
             # One node alone is that node; all nodes together leave nothing to compare with.
             if not 1 < below.sum() < len(readings.names):
                 continue
             server, client = below[readings.server], below[readings.client]
-            labelled.append((Label(group.kind, group.name), np.flatnonzero(server | client)))
+            labelled.append((PairHypothesis(group.kind, group.name), np.flatnonzero(server | client)))
             if group.kind == "switch":
-                labelled.append((Label("uplink", group.name), np.flatnonzero(server ^ client)))
+                labelled.append((PairHypothesis("uplink", group.name), np.flatnonzero(server ^ client)))
         return sorted(labelled, key=lambda hypothesis: _GROUP_KINDS.index(hypothesis[0].kind))
 
 
-def _nodes(readings: PairReadings, end: int | None) -> Sequence[tuple[Label, Integers]]:
+def _nodes(readings: PairReadings, end: int | None) -> Sequence[tuple[PairHypothesis, Integers]]:
     """Each node with its readings, or with those in which it is at one end."""
     ends = (readings.server, readings.client)
     node = np.concatenate(ends) if end is None else ends[end]
     order = np.argsort(node, kind="stable") % max(readings.count, 1)
     chosen = np.split(order, np.cumsum(np.bincount(node, minlength=len(readings.names))))
-    labels = (Label("node", name, end, readings.role(end)) for name in readings.names)
+    labels = (PairHypothesis("node", name, end, readings.role(end)) for name in readings.names)
     return list(zip(labels, chosen, strict=False))  # behind the last node an empty piece is left

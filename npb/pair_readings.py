@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from npc.statistics.arrays import Floats, Integers
 
 #: Two node numbers, the server's first.
-Pair = tuple[int, int]
+NodePair = tuple[int, int]
 
 #: What server and client are called, by which of them sends the bytes ("": unknown).
 _ROLES: Final[dict[Sender, tuple[Role, Role]]] = {
@@ -27,7 +27,7 @@ _ROLES: Final[dict[Sender, tuple[Role, Role]]] = {
 }
 
 
-class Place(NamedTuple):
+class NodeEnd(NamedTuple):
     """A node in all of its pairs, or at one end of them."""
 
     node: int
@@ -63,7 +63,7 @@ class PairReadings:
         self.server: Integers = np.array([number[result.a] for result in self.results], np.intp)
         self.client: Integers = np.array([number[result.b] for result in self.results], np.intp)
         #: By reading, both numbers.
-        self.pairs: list[Pair] = list(zip(self.server.tolist(), self.client.tolist(), strict=True))
+        self.pairs: list[NodePair] = list(zip(self.server.tolist(), self.client.tolist(), strict=True))
         sense = 1.0 if better == "higher" else -1.0
         #: By reading, the logarithm of its value, turned so that slow is small.
         self.logarithms: Floats = sense * np.log(np.array([result.value for result in self.results], float))
@@ -90,11 +90,11 @@ class PairReadings:
         """What the node at one end of its pairs is called; "" for either end."""
         return "" if end is None else self._roles[end]
 
-    def in_words(self, place: Place) -> str:
+    def in_words(self, node_end: NodeEnd) -> str:
         """``n4``, or ``n4 as sender``."""
-        return whom("node", self.names[place.node], self.role(place.end)).removeprefix("node ")
+        return whom("node", self.names[node_end.node], self.role(node_end.end)).removeprefix("node ")
 
-    def link_name(self, pair: Pair, one_way: bool) -> str:
+    def link_name(self, pair: NodePair, one_way: bool) -> str:
         """``server–client``; of one direction ``sender→receiver``, or ``client→server`` if unknown."""
         if not one_way:
             return "–".join(self.names[node] for node in pair)
@@ -105,12 +105,12 @@ class PairReadings:
         return (0, 1) if self._roles[0] == "sender" else (1, 0)
 
 
-def partners_of(pairs: Iterable[Pair]) -> dict[Place, set[int]]:
-    """By place, the nodes at the other end of its pairs."""
-    partners: dict[Place, set[int]] = defaultdict(set)
+def partners_of(pairs: Iterable[NodePair]) -> dict[NodeEnd, set[int]]:
+    """By node and end, and by node (end None), the nodes at the other end of its pairs."""
+    partners: dict[NodeEnd, set[int]] = defaultdict(set)
     for server, client in pairs:
-        partners[Place(server, 0)].add(client)
-        partners[Place(client, 1)].add(server)
-        partners[Place(server, None)].add(client)
-        partners[Place(client, None)].add(server)
+        partners[NodeEnd(server, 0)].add(client)
+        partners[NodeEnd(client, 1)].add(server)
+        partners[NodeEnd(server, None)].add(client)
+        partners[NodeEnd(client, None)].add(server)
     return partners

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from npc.machine.fabric import Topology
-from npc.npb.hypotheses import Label, PairHypotheses
+from npc.npb.hypotheses import PairHypotheses, PairHypothesis
 from npc.npb.pair_readings import PairReadings
 from npc.npb.suspects import pair_suspect
 from npc.records.pair_verdicts import PairSuspect
@@ -113,7 +113,7 @@ class GroupSearch(Localiser):
         accepted.sort(key=lambda explanation: -explanation.effect.z)
         return [self._suspect(self._against_the_rest(explanation), tested) for explanation in accepted]
 
-    def suspicion(self) -> list[tuple[Label, float]]:
+    def suspicion(self) -> list[tuple[PairHypothesis, float]]:
         """Each node, and each node in one role, with its score; infinite for those that are named.
 
         Empty before the search.
@@ -236,7 +236,7 @@ class GroupSearch(Localiser):
         limit = self.noise.location - explanation.effect.delta / 2
         return slow_partners(self.values[explanation.inside], partners, limit) >= self._partners
 
-    def _label(self, explanation: Explanation) -> Label:
+    def _label(self, explanation: Explanation) -> PairHypothesis:
         return self._hypotheses.labels[explanation.hypothesis]
 
     def _suspect(self, explanation: Explanation, tested: int) -> PairSuspect:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from npc.npb.pair_readings import Pair, PairReadings, Place, partners_of
+from npc.npb.pair_readings import NodeEnd, NodePair, PairReadings, partners_of
 from npc.npb.slow_groups import GroupSearch
 from npc.npb.suspects import pair_suspect
 from npc.records.pair_verdicts import PairSuspect
@@ -46,7 +46,7 @@ class _Undecided:
     #: A node of theirs was measured with nobody else.
     no_other_partner: list[str] = field(default_factory=list)
     #: Nodes that are slow with most others, too.
-    slow_places: set[Place] = field(default_factory=set)
+    slow_ends: set[NodeEnd] = field(default_factory=set)
 
     def sentences(self, readings: PairReadings) -> list[str]:
         """For people."""
@@ -66,9 +66,9 @@ class _Undecided:
         if self.no_other_partner:
             pairs = plural(len(self.no_other_partner), "pair")
             sentences.append(f"{pairs} slow every time: {several(self.no_other_partner, 3)}")
-        if self.slow_places:
-            places = sorted(self.slow_places, key=lambda place: (place.node, place.end or 0))
-            names = list(dict.fromkeys(map(readings.in_words, places)))
+        if self.slow_ends:
+            ends = sorted(self.slow_ends, key=lambda node_end: (node_end.node, node_end.end or 0))
+            names = list(dict.fromkeys(map(readings.in_words, ends)))
             sentences.append(f"slow in most of its pairs, but in too few to be sure: {several(names, 6)}")
         return sentences
 
@@ -80,7 +80,7 @@ class LinkSearch:
         """values: of all readings, logarithms. active: which of them nothing explains; noise: of these."""
         self._readings, self._values, self._active, self._noise = readings, values, active, noise
         #: By pair, its slow readings, the slowest first.
-        self.slow: dict[Pair, list[int]] = self._slow_pairs()
+        self.slow: dict[NodePair, list[int]] = self._slow_pairs()
         #: By pair, how many readings nothing explains.
         self._count = Counter(compress(readings.pairs, active))
 
@@ -93,9 +93,9 @@ class LinkSearch:
             numbers = [number for pair in directions for number in self.slow[pair]]
             numbers.sort(key=lambda number: float(self._values[number]))
             one_way = len(directions) == 1 and directions[0][::-1] in self._count
-            ends = [Place(node, end) for pair in directions for end, node in enumerate(pair)]
-            if places := self.slow_with_others(ends, numbers, partners):
-                undecided.slow_places |= places
+            ends = [NodeEnd(node, end) for pair in directions for end, node in enumerate(pair)]
+            if slow_ends := self.slow_with_others(ends, numbers, partners):
+                undecided.slow_ends |= slow_ends
                 continue
             name = self._readings.link_name(directions[0], one_way)
             if len(numbers) < LINK_READINGS:
@@ -109,42 +109,42 @@ class LinkSearch:
             chance *= ONE_ROLE if one_way else 1
             if chance > FALSE_LINK:
                 undecided.by_chance.append(name)
-            elif lonely := [place for place in ends if len(partners[place]) == 1]:
-                places_in_words = ", ".join(map(self._readings.in_words, lonely))
-                undecided.no_other_partner.append(f"{name} (or {places_in_words}, measured with nobody else)")
+            elif alone := [node_end for node_end in ends if len(partners[node_end]) == 1]:
+                ends_in_words = ", ".join(map(self._readings.in_words, alone))
+                undecided.no_other_partner.append(f"{name} (or {ends_in_words}, measured with nobody else)")
             else:
                 suspects.append(self._suspect(directions[0], one_way, numbers, chance, noise))
         return suspects, undecided.sentences(self._readings)
 
     def slow_with_others(
-        self, ends: Iterable[Place], numbers: Sequence[int], partners: Mapping[Place, set[int]]
-    ) -> set[Place]:
+        self, ends: Iterable[NodeEnd], numbers: Sequence[int], partners: Mapping[NodeEnd, set[int]]
+    ) -> set[NodeEnd]:
         """Ends of a link that are half as slow with most others: no single link is to blame for that.
 
-        numbers: the link's slow readings. partners: by place, those that it was measured with.
+        numbers: the link's slow readings. partners: by node and end, whom it was measured with.
         """
         half = float(np.mean(self._values[list(numbers)]) + self._noise.location) / 2
         as_slow = partners_of(pair for pair, slow in self.slow.items() if median(self._values[slow]) <= half)
-        places: set[Place] = set()
-        for end in ends:
-            for place, least in ((Place(end.node, None), MIN_READINGS), (end, LINK_READINGS)):
-                count = len(as_slow[place])
-                if count >= least and 2 * count > len(partners[place]):
-                    places.add(place)
+        slow_ends: set[NodeEnd] = set()
+        for node, end in ends:
+            for node_end, least in ((NodeEnd(node, None), MIN_READINGS), (NodeEnd(node, end), LINK_READINGS)):
+                count = len(as_slow[node_end])
+                if count >= least and 2 * count > len(partners[node_end]):
+                    slow_ends.add(node_end)
                     break
-        return places
+        return slow_ends
 
-    def _slow_pairs(self) -> dict[Pair, list[int]]:
+    def _slow_pairs(self) -> dict[NodePair, list[int]]:
         numbers = np.flatnonzero(self._active & _is_slow(self._values, self._noise))
-        slow: dict[Pair, list[int]] = defaultdict(list)
+        slow: dict[NodePair, list[int]] = defaultdict(list)
         for number in numbers[np.argsort(self._values[numbers], kind="stable")].tolist():
             slow[self._readings.pairs[number]].append(number)
         return slow
 
-    def _always_slow(self) -> Iterable[tuple[Pair, ...]]:
+    def _always_slow(self) -> Iterable[tuple[NodePair, ...]]:
         """Pairs that are slow every time: both directions, as far as they were measured, or one of them."""
         always = [pair for pair, numbers in self.slow.items() if len(numbers) == self._count[pair]]
-        done: set[Pair] = set()
+        done: set[NodePair] = set()
         for pair in always:
             if pair not in done:
                 back = pair[::-1]
@@ -152,7 +152,7 @@ class LinkSearch:
                 done.update(directions)
                 yield directions
 
-    def _share_disturbed(self, directions: Sequence[Pair]) -> float:
+    def _share_disturbed(self, directions: Sequence[NodePair]) -> float:
         """How often a measurement of another pair is disturbed, for once, as much as a link is slow."""
         mildest = max(self._values[number] for pair in directions for number in self.slow[pair])
         passed = sum(
@@ -174,7 +174,7 @@ class LinkSearch:
         return cautious_noise(self._values[others], self._noise)
 
     def _suspect(
-        self, pair: Pair, one_way: bool, numbers: Sequence[int], chance: float, noise: NoiseModel
+        self, pair: NodePair, one_way: bool, numbers: Sequence[int], chance: float, noise: NoiseModel
     ) -> PairSuspect:
         readings = self._readings
         delta = noise.location - float(np.mean(self._values[list(numbers)]))

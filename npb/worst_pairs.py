@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from npc.machine.fabric import Topology
-from npc.npb.pair_readings import Pair, PairReadings, Place, partners_of
+from npc.npb.pair_readings import NodeEnd, NodePair, PairReadings, partners_of
 from npc.npb.slow_groups import GroupSearch
 from npc.npb.slow_links import LINK_READINGS, LinkSearch, link_search
 from npc.npb.unreachable import unreachable
@@ -57,10 +57,10 @@ def _suspicious_pairs(
     candidates = _candidates(readings, search)
     for pair in slow:
         # What is grossly slow may scatter so much that no single slowdown fits it.
-        ends = [Place(node, end) for end, node in enumerate(pair)]
+        ends = [NodeEnd(node, end) for end, node in enumerate(pair)]
         for node, end in links.slow_with_others(ends, links.slow[pair], partners):
             candidates.setdefault(node, end)
-    times: dict[Pair, int] = {}
+    times: dict[NodePair, int] = {}
     for node, end in candidates.items():
         for pair in _pairs_of(readings, node, end):
             if end is not None or pair[::-1] not in times:
@@ -71,9 +71,9 @@ def _suspicious_pairs(
             continue
         times |= {pair: 2, back: 1}
         for end, node in enumerate(pair):
-            others = partners[Place(node, None)].difference(pair)
+            others = partners[NodeEnd(node, None)].difference(pair)
             others = others or set(range(len(readings.names))).difference(pair)
-            if len(partners[Place(node, end)]) == 1 and others:
+            if len(partners[NodeEnd(node, end)]) == 1 and others:
                 other = min(others)
                 times[(node, other) if end == 0 else (other, node)] = 1
     return [
@@ -94,10 +94,10 @@ def _candidates(readings: PairReadings, search: GroupSearch) -> dict[int, int | 
     return candidates
 
 
-def _pairs_of(readings: PairReadings, node: int, end: int | None) -> list[Pair]:
+def _pairs_of(readings: PairReadings, node: int, end: int | None) -> list[NodePair]:
     """The first pairs of a node, one a partner; turned so that it stands at `end`, if that is one."""
     first = np.flatnonzero((readings.server == node) | (readings.client == node))[: 2 * PAIRS_PER_CANDIDATE]
-    pairs: dict[int, Pair] = {}
+    pairs: dict[int, NodePair] = {}
     for pair in (readings.pairs[number] for number in first.tolist()):
         other = pair[pair[0] == node]
         turned = pair if end is None else (node, other) if end == 0 else (other, node)

@@ -28,7 +28,7 @@ import numpy as np
 
 from npc.cron.changes import changed
 from npc.cron.judge import THRESHOLD, judge
-from npc.cron.localise import suspects
+from npc.cron.localise import localise_nights
 from npc.cron.series import Panel, panel
 from npc.cron.step_detection import StepDetection
 from npc.records.history import History, HistoryRow
@@ -181,7 +181,7 @@ def accuse(seed: int, loss: float, last: int) -> tuple[bool, bool, bool]:
     """Of one cluster: whether the bad node leads the list, whether it is named, whether somebody else is."""
     rng = np.random.default_rng(seed)
     bad = int(rng.integers(200)) if loss else -1
-    found = suspects(panel(cluster_nights(rng, Noise(0.02), bad=bad, loss=loss, last=last)))
+    found = localise_nights(panel(cluster_nights(rng, Noise(0.02), bad=bad, loss=loss, last=last)))
     name = f"n{bad:03d}"
     named = {suspect.name for suspect in found if suspect.named}
     return bool(found) and found[0].name == name, name in named, bool(named - {name})
@@ -203,7 +203,7 @@ def disturbed_nights(rng: Rng, sigma: float, nodes: int = 6, nights: int = 25) -
 def accuse_innocent(seed: int, sigma: float) -> bool:
     """Whether anybody is named after disturbed nights."""
     rng = np.random.default_rng(seed)
-    return any(suspect.named for suspect in suspects(panel(disturbed_nights(rng, sigma))))
+    return any(suspect.named for suspect in localise_nights(panel(disturbed_nights(rng, sigma))))
 
 
 # -- change points ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from npc.cron.acceptance import InvalidAcceptance, accept, baselines_of, read_acceptances
 from npc.cron.acceptance_bands import band_of, bands_of
 from npc.cron.judge import THRESHOLD, judge
-from npc.cron.localise import suspects
+from npc.cron.localise import localise_nights
 from npc.cron.series import label, matches, panel
 from npc.cron.step_detection import StepDetection
 from npc.cron.verdict import NightVerdict, SeriesVerdict
@@ -541,7 +541,7 @@ def rounds(
 
 
 def test_nobody_is_accused_of_a_healthy_history() -> None:
-    assert not [suspect for suspect in suspects(panel(rounds(25, [], 0))) if suspect.named]
+    assert not [suspect for suspect in localise_nights(panel(rounds(25, [], 0))) if suspect.named]
 
 
 @pytest.mark.parametrize("sigma", [0.002, 0.01])
@@ -568,13 +568,13 @@ def test_two_slow_nights_are_not_enough_to_name_a_node_and_three_are() -> None:
             for t in range(nights)
             for point in points([None] * (21 + 2 * t) + [1.0])[-1:]
         ]
-        first, *_ = suspects(panel([*healthy, *bad, *between]))
+        first, *_ = localise_nights(panel([*healthy, *bad, *between]))
         assert (first.kind, first.name, len(first.runs)) == ("node", "n3", nights)
         assert first.named is (nights == 3)
 
 
 def test_the_node_that_was_there_whenever_it_was_slow_is_named() -> None:
-    first, *_ = suspects(panel(rounds(25, ["n3"], 21)))
+    first, *_ = localise_nights(panel(rounds(25, ["n3"], 21)))
     assert (first.kind, first.name, first.named) == ("node", "n3", True)
     assert first.slowdown == pytest.approx(0.1, abs=0.02)
     assert first.low is not None and first.high is not None and first.low < 0.1 < first.high
@@ -583,7 +583,7 @@ def test_the_node_that_was_there_whenever_it_was_slow_is_named() -> None:
 
 
 def test_a_node_that_is_slow_when_it_sends_is_named_so_and_no_link_of_it() -> None:
-    found = [suspects(panel(rounds(30, ["n3"], 18, seed=seed, sending=True))) for seed in range(8)]
+    found = [localise_nights(panel(rounds(30, ["n3"], 18, seed=seed, sending=True))) for seed in range(8)]
     named = [each for night in found for each in night if each.named]
     assert {each.whom for each in named} == {"node n3 as sender"}
     assert len(named) >= 4
@@ -601,7 +601,7 @@ def test_one_bad_node_degrades_a_night_whose_medians_are_well() -> None:
 
 def test_what_cannot_be_told_apart_is_not_named() -> None:
     elsewhere = [point._replace(hosts=("n3", "n4")) for point in points(quiet(20))]
-    found = suspects(panel([*elsewhere, *points([*[None] * 20, 0.7, 0.7, 0.7])[20:]]))
+    found = localise_nights(panel([*elsewhere, *points([*[None] * 20, 0.7, 0.7, 0.7])[20:]]))
     assert found and not any(suspect.named for suspect in found)
     assert any("n2" in rival or "link" in rival or "everything" in rival for rival in found[0].rivals)
 
@@ -609,14 +609,14 @@ def test_what_cannot_be_told_apart_is_not_named() -> None:
 def test_a_bad_switch_is_one_suspect_not_many() -> None:
     topology = parse("leaf1: n[0-3]\nleaf2: n[4-7]\nleaf3: n[8-11]\n")
     slow = ["n0", "n1", "n2", "n3"]
-    first, *rest = suspects(panel(rounds(25, slow, 15, nodes=12)), topology)
+    first, *rest = localise_nights(panel(rounds(25, slow, 15, nodes=12)), topology)
     assert (first.kind, first.name, first.nodes) == ("switch", "leaf1", tuple(slow))
     assert not [suspect for suspect in rest if suspect.named]
 
 
 def test_a_platform_that_is_slow_as_a_whole_accuses_no_node() -> None:
     everyone = [f"n{number}" for number in range(8)]
-    assert not [suspect for suspect in suspects(panel(rounds(25, everyone, 22))) if suspect.named]
+    assert not [suspect for suspect in localise_nights(panel(rounds(25, everyone, 22))) if suspect.named]
 
 
 def test_a_node_that_fails_is_named_by_counting() -> None:
@@ -625,7 +625,7 @@ def test_a_node_that_fails_is_named_by_counting() -> None:
         point._replace(value=None, status="failed: no route") if "n5" in point.hosts and t >= 20 else point
         for t, point in enumerate(found)
     ]
-    first, *_ = suspects(panel(found[::-1]))
+    first, *_ = localise_nights(panel(found[::-1]))
     assert (first.name, first.slowdown, first.named) == ("n5", None, True)
     assert list(first.runs) == sorted(first.runs) and first.since == first.runs[0]
 

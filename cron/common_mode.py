@@ -77,20 +77,20 @@ class CommonMode:
         )  # fmt: skip
 
 
-def folded(
-    panel: Panel, together: CommonMode, verdicts: Sequence[SeriesVerdict]
+def fold_common_mode(
+    panel: Panel, common_mode: CommonMode, verdicts: Sequence[SeriesVerdict]
 ) -> tuple[CommonEvent | None, list[SeriesVerdict]]:
     """The event, and the verdicts without those that it explains: they are PASS, and say so."""
-    event = together.event(panel)
+    event = common_mode.event(panel)
     if event is None:
         return None, list(verdicts)
-    left = together.from_usual - math.log1p(event.effect)
+    left = common_mode.from_usual - math.log1p(event.effect)
     place = {key: s for s, key in enumerate(panel.keys)}
     return event, [
         dataclasses.replace(each, verdict=Verdict.PASS, reason="as everything tonight")
         if each.verdict in (Verdict.WATCH, Verdict.CHANGED, Verdict.DEGRADED)
         and each.direction == "worse"
-        and abs(left[s := place[each.key]]) <= max(MIN_EFFECT, EXPLAINED * together.sigma[s])
+        and abs(left[s := place[each.key]]) <= max(MIN_EFFECT, EXPLAINED * common_mode.sigma[s])
         else each
         for each in verdicts
     ]

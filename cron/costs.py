@@ -29,15 +29,15 @@ class RunCosts(NamedTuple):
     unmeasured: dict[str, str]
 
 
-def account_of(run: Path | None) -> RunCosts:
+def costs_of(run: Path | None) -> RunCosts:
     """What the jobs of a run have cost, nothing those that never ran, and where nothing was measured.
 
     The time is the batch system's; where it does not know the job, or there is none, from the first launch
     to the end of the last one.
     """
-    account = RunCosts({}, {})
+    run_costs = RunCosts({}, {})
     if run is None:
-        return account
+        return run_costs
     with contextlib.suppress(NoRun):
         workpackages = read_workpackages(run)
         jobs = jobs_of(filter(None, (each.batch_job() for each in workpackages)))
@@ -47,14 +47,14 @@ def account_of(run: Path | None) -> RunCosts:
             job = jobs.get(named.number) if named else None
             if nodes and not each.progress().made:
                 cut = job and job.ended and job.state != "COMPLETED" and not each.recorded_reason()
-                account.unmeasured[nodes] = job.ending() if job and cut else each.reason()
+                run_costs.unmeasured[nodes] = job.ending() if job and cut else each.reason()
             seconds = job.elapsed_s if job else _between_launches(each)
             if seconds > 0:
                 places.setdefault(each.step, set()).add(nodes)
-                before, _ = account.costs.get(each.step, (0.0, 0))
+                before, _ = run_costs.costs.get(each.step, (0.0, 0))
                 cost = Cost(before + seconds * _nodes(each, job), len(places[each.step]))
-                account.costs[each.step] = cost
-    return account
+                run_costs.costs[each.step] = cost
+    return run_costs
 
 
 def jobs_of(named: Iterable[BatchJob]) -> dict[JobId, Job]:

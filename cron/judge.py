@@ -21,10 +21,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from npc.cron import changes, common_mode
+from npc.cron import changes
 from npc.cron.acceptance import Acceptance, Baseline, baselines_of
 from npc.cron.acceptance_bands import Band, band_of
 from npc.cron.changes import Change, changed
+from npc.cron.common_mode import CommonMode, fold_common_mode
 from npc.cron.localise import localise_nights
 from npc.cron.series import Panel, direction, logarithm
 from npc.cron.step_detection import AGAIN, MIN_NIGHTS, WINDOW, JudgedNight, StepDetection, first_low
@@ -64,25 +65,27 @@ RULE: Final = (
 )
 
 
-class JudgingState(NamedTuple):
-    """What going through the nights gave so far: values, logarithms S × T (NaN: none); what the series have
-    in common; of the last night `judged`, and `hit`, by series whether it was to be measured again."""
+class DetectionState(NamedTuple):
+    """What step detection has after a night; it is valid until the next one."""
 
+    #: S × T values of the nights so far, logarithms; NaN for none.
     values: Floats
-    together: common_mode.CommonMode
+    #: What the series have in common.
+    common_mode: CommonMode
+    #: The night, by series.
     judged: JudgedNight
+    #: By series, the value (log units) below which the night was to be measured again; NaN without a past.
     limit: Floats
+    #: By series, whether it was below that.
     hit: Booleans
 
 
-def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator[JudgingState]:
-    """Step detection over all nights: after each one, what it gave so far; use it before the next one."""
+def detect_steps(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator[DetectionState]:
+    """Step detection over all nights: its state after each one, to be used before the next one."""
     first, again = panel.logarithms(panel.value), panel.logarithms(panel.again)
     series, nights = first.shape
-    steps, together = (
-        StepDetection(series, THRESHOLD),
-        common_mode.CommonMode(panel.keys, nights, THRESHOLD, WATCHED),
-    )
+    steps = StepDetection(series, THRESHOLD)
+    common_mode = CommonMode(panel.keys, nights, THRESHOLD, WATCHED)
     values = np.full((series, nights), np.nan)
     begins = _begins(panel, baselines)
     for t in range(nights):
@@ -92,11 +95,11 @@ def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator[J
         limit = steps.limit.copy()
         judged = steps.night(first[:, t], again[:, t])
         values[:, t] = np.where(np.isnan(first[:, t]), np.nan, judged.value)
-        together.night(values[:, t], judged)
-        yield JudgingState(values[:, : t + 1], together, judged, limit, first[:, t] < limit)
+        common_mode.night(values[:, t], judged)
+        yield DetectionState(values[:, : t + 1], common_mode, judged, limit, first[:, t] < limit)
 
 
-def judge(
+def judge_last_night(
     panel: Panel,
     platform: str,
     baselines: Mapping[Series, Baseline] | None = None,
@@ -109,8 +112,8 @@ def judge(
     may be to blame, too.
     """
     baselines = baselines or {}
-    (past,) = deque(go_through(panel, baselines), maxlen=1)
-    return _night_verdict(panel, past, platform, baselines, bands, topology)
+    (state,) = deque(detect_steps(panel, baselines), maxlen=1)
+    return _night_verdict(panel, state, platform, baselines, bands, topology)
 
 
 def replay(
@@ -123,20 +126,21 @@ def replay(
 ) -> Iterator[NightVerdict]:
     """The verdict on every night of a panel, the oldest first, each by the nights before it.
 
-    Each is what `judge` says of the history that ends there, with the acceptances made before that night.
-    processes: that share the nights.
+    Each is what `judge_last_night` says of the history that ends there, with the acceptances made before that
+    night. processes: number of those that share the nights.
     """
-    made = [sum(moment(each.time) <= moment(time) for each in acceptances) for time in panel.times]
+    # By night, how many acceptances were made before it.
+    accepted = [sum(moment(made.time) <= moment(time) for made in acceptances) for time in panel.times]
 
     def verdicts(chosen: Collection[int]) -> Iterator[NightVerdict]:
-        for count, nights in groupby(range(len(panel.runs)), made.__getitem__):
+        for count, nights in groupby(range(len(panel.runs)), accepted.__getitem__):
             # Who accepts a state makes nights of the past the new normal: they are gone through anew.
             baselines = baselines_of(acceptances[:count])
-            mine = list(nights)
-            through = go_through(panel.until(mine[-1]), baselines)
-            for t, past in zip(mine, islice(through, mine[0], None), strict=True):
+            numbers = list(nights)
+            states = detect_steps(panel.until(numbers[-1]), baselines)
+            for t, state in zip(numbers, islice(states, numbers[0], None), strict=True):
                 if t in chosen:
-                    yield _night_verdict(panel.until(t), past, platform, baselines, bands, topology)
+                    yield _night_verdict(panel.until(t), state, platform, baselines, bands, topology)
 
     def send(pipe: Connection, chosen: Collection[int]) -> None:
         for night in verdicts(chosen):
@@ -164,27 +168,27 @@ def replay(
 
 def _night_verdict(
     panel: Panel,
-    past: JudgingState,
+    state: DetectionState,
     platform: str,
     baselines: Mapping[Series, Baseline],
     bands: Sequence[Band],
     topology: Topology | None,
 ) -> NightVerdict:
-    """The verdict on the last night of a panel; past: what going through its nights gave."""
-    called = _false_discovery(past.judged)
+    """The verdict on the last night of a panel; state: of step detection after that night."""
+    degraded = _degraded(state.judged)
     begins = _begins(panel, baselines)
-    seen = np.flatnonzero(panel.seen()).tolist()
-    keys = [panel.keys[s] for s in seen]
+    measured = np.flatnonzero(panel.has_values()).tolist()
+    keys = [panel.keys[s] for s in measured]
     verdicts = [
         _series_verdict(
-            panel, s, past, bool(called[s]), baselines.get(key), band_of(key, bands, keys), int(begins[s])
+            panel, s, state, bool(degraded[s]), baselines.get(key), band_of(key, bands, keys), int(begins[s])
         )
-        for s, key in zip(seen, keys, strict=True)
-        if not _given_up(panel, s, baselines.get(key)) and not _only_sent(panel, s)
+        for s, key in zip(measured, keys, strict=True)
+        if not _is_given_up(panel, s, baselines.get(key)) and not _is_invalid_sent(panel, s)
     ]
-    event, verdicts = common_mode.folded(panel, past.together, verdicts)
-    verdicts = [_beside_others(each) if each.disturbed else each for each in verdicts]
-    verdicts.sort(key=lambda each: each.verdict.gravity, reverse=True)
+    event, verdicts = fold_common_mode(panel, state.common_mode, verdicts)
+    verdicts = [_with_disturbance(verdict) if verdict.disturbed else verdict for verdict in verdicts]
+    verdicts.sort(key=lambda verdict: verdict.verdict.gravity, reverse=True)
     night = NightVerdict(
         platform=platform,
         run=panel.runs[-1],
@@ -196,8 +200,8 @@ def _night_verdict(
         rule=RULE,
         common=event,
     )
-    told = (status for statuses in panel.failures.values() for status in statuses)
-    return with_lost(night, {found[1]: found[2] for status in told if (found := _LOST.match(status))})
+    matches = (_LOST.match(status) for statuses in panel.failures.values() for status in statuses)
+    return with_lost(night, {match[1]: match[2] for match in matches if match})
 
 
 def with_lost(night: NightVerdict, lost: Mapping[str, str]) -> NightVerdict:
@@ -205,51 +209,54 @@ def with_lost(night: NightVerdict, lost: Mapping[str, str]) -> NightVerdict:
 
     lost: by node, what was seen of it.
     """
-    return _with_its_worst(dataclasses.replace(night, lost={**night.lost, **lost}))
+    return _with_gravest(dataclasses.replace(night, lost={**night.lost, **lost}))
 
 
 def with_postponed(night: NightVerdict, benchmarks: Collection[str]) -> NightVerdict:
     """The verdict without the series that are missing because the night's budget did not reach them."""
     series = tuple(
-        each
-        for each in night.series
-        if each.verdict is not Verdict.MISSING or each.key.benchmark not in benchmarks
+        verdict
+        for verdict in night.series
+        if verdict.verdict is not Verdict.MISSING or verdict.key.benchmark not in benchmarks
     )
-    return _with_its_worst(dataclasses.replace(night, series=series))
+    return _with_gravest(dataclasses.replace(night, series=series))
 
 
-def confirmed(night: NightVerdict, slow: Collection[tuple[str, frozenset[str]]]) -> NightVerdict:
+def with_confirmed(night: NightVerdict, slow: Collection[tuple[str, frozenset[str]]]) -> NightVerdict:
     """The verdict when the matrix of pairs has spoken: whom the history suspects and it found slow is named.
 
     slow: kind and nodes (a link's two in any order). They have no rivals any more.
     """
-    accused = [
-        dataclasses.replace(each, named=True, rivals=(), evidence=f"{each.evidence}; confirmed by its pairs")
-        if (each.kind, frozenset(each.nodes)) in slow
-        else each
-        for each in night.suspects
+    suspects = [
+        dataclasses.replace(
+            suspect, named=True, rivals=(), evidence=f"{suspect.evidence}; confirmed by its pairs"
+        )
+        if (suspect.kind, frozenset(suspect.nodes)) in slow
+        else suspect
+        for suspect in night.suspects
     ]
-    accused.sort(key=lambda each: not each.named)
-    return _with_its_worst(dataclasses.replace(night, suspects=tuple(accused)))
+    suspects.sort(key=lambda suspect: not suspect.named)
+    return _with_gravest(dataclasses.replace(night, suspects=tuple(suspects)))
 
 
-def _with_its_worst(night: NightVerdict) -> NightVerdict:
+def _with_gravest(night: NightVerdict) -> NightVerdict:
     """The night with the gravest verdict of what is in it.
 
     Who is named for two nights or more degrades a night that seems healthy: one bad node among hundreds moves
     no series' median.
     """
-    told = [status for statuses in night.failures.values() for status in statuses]
-    lies = bool(told) and all(status.startswith("invalid") for status in told)
-    found = [each.verdict for each in night.series] or [Verdict.INVALID if lies else Verdict.MISSING]
+    statuses = [status for of_benchmark in night.failures.values() for status in of_benchmark]
+    all_invalid = bool(statuses) and all(status.startswith("invalid") for status in statuses)
+    verdicts = [series.verdict for series in night.series]
+    verdicts = verdicts or [Verdict.INVALID if all_invalid else Verdict.MISSING]
     if night.common:
-        found.append(night.common.verdict)
+        verdicts.append(night.common.verdict)
     if night.lost:
-        found.append(Verdict.MISSING)
+        verdicts.append(Verdict.MISSING)
     named = [suspect for suspect in night.suspects if suspect.named]
     lasting = any(len(suspect.runs) >= LASTING for suspect in named)
-    found.append(Verdict.DEGRADED if lasting else Verdict.WATCH if named else Verdict.PASS)
-    return dataclasses.replace(night, verdict=max(found, key=lambda verdict: verdict.gravity))
+    verdicts.append(Verdict.DEGRADED if lasting else Verdict.WATCH if named else Verdict.PASS)
+    return dataclasses.replace(night, verdict=max(verdicts, key=lambda verdict: verdict.gravity))
 
 
 def _begins(panel: Panel, baselines: Mapping[Series, Baseline]) -> Integers:
@@ -259,31 +266,31 @@ def _begins(panel: Panel, baselines: Mapping[Series, Baseline]) -> Integers:
     return np.array([place.get(run, -1) for run in since], dtype=np.intp)
 
 
-def _given_up(panel: Panel, s: int, baseline: Baseline | None) -> bool:
+def _is_given_up(panel: Panel, s: int, baseline: Baseline | None) -> bool:
     """Somebody accepted that the series is gone, and it has not come back."""
     return baseline is not None and baseline.value is None and bool(np.isnan(panel.value[s, -1]))
 
 
-def _only_sent(panel: Panel, s: int) -> bool:
+def _is_invalid_sent(panel: Panel, s: int) -> bool:
     """Whether it is a sender's count that tonight's loss made invalid: the receiver's stands beside it."""
     sender = panel.keys[s].by_name.get("side") == "send"
     return sender and bool(np.isnan(panel.value[s, -1])) and bool(panel.lies(s))
 
 
-def _false_discovery(judged: JudgedNight) -> Booleans:
-    """Which series are called, by threshold and by Benjamini and Hochberg over all that could be judged."""
+def _degraded(judged: JudgedNight) -> Booleans:
+    """Which series are DEGRADED, by threshold and by Benjamini and Hochberg over all that could be judged."""
     tested = ~np.isnan(judged.location)
-    called = np.zeros(len(tested), dtype=bool)
+    degraded = np.zeros(len(tested), dtype=bool)
     chances = [upper_tail(value) if value > 0 else 1.0 for value in judged.score[tested].tolist()]
-    called[tested] = np.array(false_discovery(chances)) <= FALSE_DISCOVERY
-    return called & (judged.score >= THRESHOLD)
+    degraded[tested] = np.array(false_discovery(chances)) <= FALSE_DISCOVERY
+    return degraded & (judged.score >= THRESHOLD)
 
 
 def _series_verdict(
     panel: Panel,
     s: int,
-    past: JudgingState,
-    called: bool,
+    state: DetectionState,
+    degraded: bool,
     baseline: Baseline | None,
     band: Band | None,
     begin: int,
@@ -291,53 +298,59 @@ def _series_verdict(
     """The gravest verdict that holds. begin: the night that the accepted baseline counts from, or -1."""
     key, lies = panel.keys[s], panel.lies(s)
     value, again = _number(panel.value[s, -1]), _number(panel.again[s, -1])
-    found = _facts(panel, s, past)
-    told = functools.partial(dataclasses.replace, found)
+    healthy = _measured_values(panel, s, state)
+    verdict_with = functools.partial(dataclasses.replace, healthy)
     if value is None:
         if lies:
-            return told(verdict=Verdict.INVALID, reason=lies[0])
+            return verdict_with(verdict=Verdict.INVALID, reason=lies[0])
         reasons = (
             *panel.at(s).statuses,
             *panel.failures.get(key.benchmark, ()),
             "measured before, not tonight",
         )
-        return told(verdict=Verdict.MISSING, reason=reasons[0])
+        return verdict_with(verdict=Verdict.MISSING, reason=reasons[0])
     if band and band.broken_by(value) and (again is None or band.broken_by(again)):
         reason = f"beyond the band {band.name!r} of platform.toml: {_in_words(band, key)}"
-        return told(verdict=Verdict.FAIL, reason=reason, floor=_limit_of(band, value), direction="worse")
+        return verdict_with(
+            verdict=Verdict.FAIL, reason=reason, floor=_limit_of(band, value), direction="worse"
+        )
     if baseline and baseline.value and _lasting(panel, s, baseline.value):
         accepted = format_quantity(baseline.value, METRICS[key.metric].unit)
         reason = f"for {LASTING} of 3 nights worse than the accepted {accepted} by more than {TOLERANCE:.0%}"
-        return told(verdict=Verdict.FAIL, reason=reason, direction="worse", since=_since(panel, s, past))
-    if called and direction(key):
-        reason = f"worse in two of three nights, score {found.score:.1f}"
-        return told(verdict=Verdict.DEGRADED, reason=reason, direction="worse", since=_since(panel, s, past))
-    if change := changed(past.values[s, max(begin, 0) :]):
-        return _changed(panel, s, found, change._replace(night=change.night + max(begin, 0)))
-    if past.judged.tonight[s] >= WATCHED and direction(key):
+        return verdict_with(
+            verdict=Verdict.FAIL, reason=reason, direction="worse", since=_since(panel, s, state)
+        )
+    if degraded and direction(key):
+        reason = f"worse in two of three nights, score {healthy.score:.1f}"
+        return verdict_with(
+            verdict=Verdict.DEGRADED, reason=reason, direction="worse", since=_since(panel, s, state)
+        )
+    if change := changed(state.values[s, max(begin, 0) :]):
+        return _changed(panel, s, healthy, change._replace(night=change.night + max(begin, 0)))
+    if state.judged.tonight[s] >= WATCHED and direction(key):
         reason = "worse tonight" + (
             ", measured again too" if again is not None else ", not measured again yet"
         )
-        return told(verdict=Verdict.WATCH, reason=reason, direction="worse")
-    if found.reference is None:
+        return verdict_with(verdict=Verdict.WATCH, reason=reason, direction="worse")
+    if healthy.reference is None:
         nights = np.count_nonzero(~np.isnan(panel.value[s, max(begin, 0) : -1]))
         few = f"{nights} nights to compare with, too few to judge: {MIN_NIGHTS} quiet ones are needed"
-        return told(reason=few)
-    return found
+        return verdict_with(reason=few)
+    return healthy
 
 
-def _beside_others(found: SeriesVerdict) -> SeriesVerdict:
+def _with_disturbance(series: SeriesVerdict) -> SeriesVerdict:
     """The verdict on numbers that were measured while others used the CPUs: whether the machine is worse
     cannot be told from them."""
-    bad = found.verdict in (Verdict.DEGRADED, Verdict.FAIL)
+    bad = series.verdict in (Verdict.DEGRADED, Verdict.FAIL)
     return dataclasses.replace(
-        found,
-        verdict=Verdict.INVALID if bad else found.verdict,
-        reason="; ".join(filter(None, (found.reason, taken([found.disturbed])))),
+        series,
+        verdict=Verdict.INVALID if bad else series.verdict,
+        reason="; ".join(filter(None, (series.reason, taken([series.disturbed])))),
     )
 
 
-def _changed(panel: Panel, s: int, found: SeriesVerdict, change: Change) -> SeriesVerdict:
+def _changed(panel: Panel, s: int, healthy: SeriesVerdict, change: Change) -> SeriesVerdict:
     sense = direction(panel.keys[s])
     word: Direction = "other" if not sense else "better" if change.effect > 0 else "worse"
     unit, since = METRICS[panel.keys[s].metric].unit, panel.runs[change.night]
@@ -345,7 +358,7 @@ def _changed(panel: Panel, s: int, found: SeriesVerdict, change: Change) -> Seri
     before = panel.from_logarithm(s, level - change.effect)
     levels = (format_quantity(value, unit) for value in (panel.from_logarithm(s, level), before))
     return dataclasses.replace(
-        found,
+        healthy,
         verdict=Verdict.CHANGED,
         reason=f"{' instead of '.join(levels)} since {since}, score {change.score:.1f}",
         reference=before,
@@ -356,9 +369,9 @@ def _changed(panel: Panel, s: int, found: SeriesVerdict, change: Change) -> Seri
     )
 
 
-def _facts(panel: Panel, s: int, past: JudgingState) -> SeriesVerdict:
+def _measured_values(panel: Panel, s: int, state: DetectionState) -> SeriesVerdict:
     """What the numbers say, verdict PASS."""
-    key, judged = panel.keys[s], past.judged
+    key, judged = panel.keys[s], state.judged
     known, usual = not np.isnan(judged.location[s]), judged.location[s]
     score = float(max(judged.score[s], judged.tonight[s]))
     return SeriesVerdict(
@@ -369,23 +382,23 @@ def _facts(panel: Panel, s: int, past: JudgingState) -> SeriesVerdict:
         reference=panel.from_logarithm(s, usual) if known else None,
         noise=float(judged.sigma[s]) if known else None,
         nights=int(judged.known[s]),
-        limit=panel.from_logarithm(s, past.limit[s]) if not np.isnan(past.limit[s]) else None,
+        limit=panel.from_logarithm(s, state.limit[s]) if not np.isnan(state.limit[s]) else None,
         effect=panel.relative(s, usual, usual + judged.effect[s])
         if known and not np.isnan(panel.value[s, -1])
         else None,
         score=score if known else None,
         chance=upper_tail(float(judged.score[s])) if known and judged.score[s] > 0 else None,
-        hit=bool(past.hit[s]) and bool(direction(key)),
+        hit=bool(state.hit[s]) and bool(direction(key)),
         disturbed=panel.at(s).disturbed,
         disturbed_on=panel.disturbed_on(s),
         hosts=panel.at(s).hosts,
     )
 
 
-def _since(panel: Panel, s: int, past: JudgingState) -> str:
+def _since(panel: Panel, s: int, state: DetectionState) -> str:
     """The night that the present alarm begins with."""
-    usual, effect = past.judged.location[s], past.judged.effect[s]
-    return panel.runs[first_low(past.values[s] - usual, effect)]
+    usual, effect = state.judged.location[s], state.judged.effect[s]
+    return panel.runs[first_low(state.values[s] - usual, effect)]
 
 
 def _lasting(panel: Panel, s: int, accepted: float) -> bool:

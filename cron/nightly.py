@@ -19,10 +19,11 @@ from typing import Final
 from npc.cron import matrix, measure, retention
 from npc.cron.acceptance import Baseline, baselines_of, read_acceptances
 from npc.cron.acceptance_bands import Band, bands_of
-from npc.cron.agenda import AT_ONCE, Agenda, NodeRotation, odd_nodes
-from npc.cron.costs import account_of
+from npc.cron.agenda import Agenda
+from npc.cron.costs import costs_of
 from npc.cron.counters import rising, with_counters, with_links
-from npc.cron.judge import confirmed, judge, with_lost, with_postponed
+from npc.cron.judge import judge_last_night, with_confirmed, with_lost, with_postponed
+from npc.cron.node_parts import AT_ONCE, NodeRotation, odd_nodes
 from npc.cron.publish import write_verdict
 from npc.cron.series import panel
 from npc.cron.verdict import NightVerdict
@@ -54,31 +55,40 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a night is to do. platform: its folder. history: the folder of its history. runs: where its raw
-    runs go. words: further arguments of ``npc characterise``. keep_runs: good nights whose raw runs stay.
-    limit_s: for all of it. pairs: whether suspects are confirmed by a matrix of pairs. topology: ``slurm``,
-    or a file, empty if nobody knows; fabric: what is in it. budget_s: node time (s), None without end.
-    each_node: the rotation over all nodes, None without one."""
+    """What a night is to do."""
 
+    #: The platform's folder.
     platform: Path
+    #: The folder of its history.
     history: Path
+    #: The folder that its raw runs go to.
     runs: Path
+    #: Further arguments of ``npc characterise``.
     words: tuple[str, ...] = ()
+    #: Number of good nights whose raw runs stay.
     keep_runs: int = 14
+    #: How long all of it may take.
     limit_s: float = 3 * 3600.0
+    #: Whether suspects are confirmed by a matrix of pairs.
     pairs: bool = True
+    #: As npb takes it: ``slurm``, or a file; empty if nobody knows.
     topology: str = ""
+    #: What `topology` describes.
     fabric: Topology | None = None
+    #: Node time (s) that it may take; None without end.
     budget_s: float | None = None
-    each_node: NodeRotation | None = None
+    #: The rotation over all nodes; None without one.
+    rotation: NodeRotation | None = None
 
 
 @dataclass(slots=True)
 class NightOutcome:
-    """What became of a night. notes: what happened besides, for people."""
+    """What became of a night."""
 
     night: NightVerdict
+    #: What happened besides, for people.
     notes: list[str] = field(default_factory=list)
+    #: What the pairs of the suspects say; None where they were not measured.
     matrix: PairMatrix | None = None
 
 
@@ -90,12 +100,10 @@ class NightRun:
         self.stop = stop
         self.history = History(options.history)
         self.journal = Journal(options.history)
+        #: Sentences for people.
         self.notes: list[str] = []
         self._deadline = time.monotonic() + options.limit_s
-        self.agenda = Agenda(
-            platform=options.platform, history=self.history, words=options.words,
-            budget_s=options.budget_s, each_node=options.each_node,
-        )  # fmt: skip
+        self._agenda = self._agenda_after(())
         #: By benchmark the words of the part that measured it first.
         self._words: dict[str, tuple[str, ...]] = {}
 
@@ -105,57 +113,28 @@ class NightRun:
         Raises `Stopped`; OSError where it cannot be written down; `npc.files.InvalidFile`, before anything is
         measured, for a file that cannot be used.
         """
-        rules(self.options.platform, self.options.history)
+        bands_and_baselines(self.options.platform, self.options.history)
         self.history.nights()
         self.repair()
-        nights = self.journal.entries()
-        now = datetime.now(timezone.utc)
-        if gone := missed(nights, now):
-            last = nights[-1].begun
-            self.notes.append(f"{plural(gone, 'night')} did not run since {last:%Y-%m-%d %H:%M} UTC")
-        taken = {night.name for night in nights}
-        name = night_name(now)
-        names = (f"{name}-{n}" if n else name for n in count())
-        name = next(n for n in names if n not in taken and not (self.options.runs / n).exists())
-        folder = self.options.runs / name
-        retention.begin(folder, self.options.history)
-        self.journal.note(name, "begun", folder=str(folder), words=self.options.words)
-        night = JournalEntry(name, folder, now, self.options.words)
-
-        self.agenda = dataclasses.replace(self.agenda, nights=nights)
-        for part in self.agenda.whole():
-            self._measure(night, part, FIRST)
-        self.agenda.choose()
-        while parts := self.agenda.next_parts():
-            if not all(self._measure(night, part, FIRST) for part in parts):
-                self.agenda.no_time()
-        self.notes += odd_nodes([night.folder])
-        self.notes += rising(night.folder, self.options.history, name)
-        if postponed := self.agenda.postponed():
-            night.postponed = tuple(each.benchmark for each in postponed)
-            self.journal.note(name, "postponed", benchmarks=night.postponed)
+        night = self._begin()
+        self._measure_first(night)
         verdict = self._judge(night)
-        if again := self._again(night, verdict):
-            for number, part in enumerate(again):
-                self._measure(night, part, 1 / (len(again) - number + 1))
+        if self._measure_again(night, verdict):
             verdict = self._judge(night)
-        matrix = self._confirm(night, verdict)
-        verdict = with_lost(verdict, night.lost)  # the pairs may have lost another
-        verdict = with_links(verdict, night.folder)
-        coverage = self.agenda.coverage(self.journal.entries()[-1])
-        verdict = dataclasses.replace(verdict, postponed=self.agenda.postponed(), coverage=coverage)
-        self.notes += [*self.agenda.told(), *(coverage.lines() if coverage else ())]
-        if matrix and matrix.slow:
-            verdict = confirmed(verdict, {(each.kind, frozenset(each.nodes)) for each in matrix.slow})
+        pairs = self._measure_suspects(night, verdict)
+        verdict = self._complete(night, verdict, pairs)
         self.journal.note(
-            name, "judged", verdict=verdict.verdict.name, suspects=[each.name for each in verdict.suspects]
+            night.name,
+            "judged",
+            verdict=verdict.verdict.name,
+            suspects=[suspect.name for suspect in verdict.suspects],
         )
-        self._leave_what_is_not_ours()
-        if disturbed := in_words(self.history.records(run=name)):
+        self._note_folders_of_others()
+        if disturbed := in_words(self.history.records(run=night.name)):
             self.notes.append(f"disturbed: {disturbed} (npc check says by whom)")
         if problems := list(dict.fromkeys(self.history.problems)):
             self.notes.append(f"{len(problems)} rows of the history cannot be read, the first: {problems[0]}")
-        return NightOutcome(verdict, self.notes, matrix)
+        return NightOutcome(verdict, self.notes, pairs)
 
     def repair(self) -> None:
         """Finish all nights that were cut off. Raises as `run` does."""
@@ -171,7 +150,92 @@ class NightRun:
                 retention.remove(old, self.options.runs, self.options.history)
                 self.journal.note(old.name, "pruned")
 
-    def _leave_what_is_not_ours(self) -> None:
+    # -- the steps of a night ------------------------------------------------------------------------------
+
+    def _begin(self) -> JournalEntry:
+        """Make the night's folder, and note in the journal that it began."""
+        before = self.journal.entries()
+        now = datetime.now(timezone.utc)
+        if not_run := missed(before, now):
+            last = before[-1].begun
+            self.notes.append(f"{plural(not_run, 'night')} did not run since {last:%Y-%m-%d %H:%M} UTC")
+        taken = {night.name for night in before}
+        name = night_name(now)
+        names = (f"{name}-{n}" if n else name for n in count())
+        name = next(n for n in names if n not in taken and not (self.options.runs / n).exists())
+        folder = self.options.runs / name
+        retention.begin(folder, self.options.history)
+        self.journal.note(name, "begun", folder=str(folder), words=self.options.words)
+        self._agenda = self._agenda_after(before)
+        return JournalEntry(name, folder, now, self.options.words)
+
+    def _agenda_after(self, nights: Sequence[JournalEntry]) -> Agenda:
+        options = self.options
+        return Agenda(
+            platform=options.platform, history=self.history, words=options.words, nights=nights,
+            budget_s=options.budget_s, rotation=options.rotation,
+        )  # fmt: skip
+
+    def _measure_first(self, night: JournalEntry) -> None:
+        """Measure what the agenda says, and note what that shows of nodes besides the numbers."""
+        for part in self._agenda.whole_suite():
+            self._measure(night, part, FIRST)
+        self._agenda.plan_tonight()
+        while parts := self._agenda.next_parts():
+            if not all(self._measure(night, part, FIRST) for part in parts):
+                self._agenda.leave_out_rest()
+        self.notes += odd_nodes([night.folder])
+        self.notes += rising(night.folder, self.options.history, night.name)
+        if postponed := self._agenda.postponed():
+            night.postponed = tuple(work.benchmark for work in postponed)
+            self.journal.note(night.name, "postponed", benchmarks=night.postponed)
+
+    def _measure_again(self, night: JournalEntry, verdict: NightVerdict) -> bool:
+        """Measure what is suspicious once more, each part in an equal share of the time; whether any is."""
+        parts = self._parts_again(night, verdict)
+        for number, part in enumerate(parts):
+            self._measure(night, part, 1 / (len(parts) - number + 1))
+        return bool(parts)
+
+    def _measure_suspects(self, night: JournalEntry, verdict: NightVerdict) -> PairMatrix | None:
+        """The matrix of pairs of the suspects, where there is a cluster to run it on."""
+        if not self.options.pairs or not self._takes_nodelist():
+            return None
+        recently = (night.begun - timedelta(days=WITNESS_DAYS)).isoformat()
+        points = list(self.history.points(since=recently))
+        accused, _ = matrix.chosen(verdict, points)
+        if not accused:
+            return None
+        out = self._out_of_service({host for point in points for host in point.hosts}, verdict)
+        self.notes += [f"no pairs of {host}: it is {out[host]}" for host in accused if host in out]
+        suspects, witnesses = matrix.chosen(verdict, points, out)
+        if not suspects:
+            return None
+        if not witnesses:
+            idle = measure.idle_nodes(suspects)[: matrix.USUAL_NODES - len(suspects)]
+            part = matrix.part_of(suspects, idle, verdict, self.options.topology)
+            problem = matrix.too_few(part, self.options.platform)
+            return PairMatrix(nodes=suspects, suspects=suspects, problem=problem)
+        part = matrix.part_of(suspects, witnesses, verdict, self.options.topology)
+        if not self._agenda.affords("pairs"):
+            return PairMatrix(nodes=matrix.nodes_of(part), suspects=suspects, problem="the budget is spent")
+        self._measure(night, part, 1.0)
+        run = measure.run_of(part, night.folder)
+        return matrix.read_matrix(part, run, measure.last_words(part, night.folder))
+
+    def _complete(self, night: JournalEntry, verdict: NightVerdict, pairs: PairMatrix | None) -> NightVerdict:
+        """The verdict with all that was learned of nodes and links besides the numbers."""
+        verdict = with_lost(verdict, night.lost)  # the pairs may have lost another
+        verdict = with_links(verdict, night.folder)
+        coverage = self._agenda.coverage(self.journal.entries()[-1])
+        verdict = dataclasses.replace(verdict, postponed=self._agenda.postponed(), coverage=coverage)
+        self.notes += [*self._agenda.summary(), *(coverage.lines() if coverage else ())]
+        if pairs and pairs.slow:
+            slow = {(suspect.kind, frozenset(suspect.nodes)) for suspect in pairs.slow}
+            verdict = with_confirmed(verdict, slow)
+        return verdict
+
+    def _note_folders_of_others(self) -> None:
         """Say, once, which folders of the journal retention will never touch."""
         for old in retention.prunable(self.journal.entries(), self.options.keep_runs):
             try:
@@ -180,7 +244,7 @@ class NightRun:
                 self.notes.append(f"raw runs of {old.name} stay: {why}")
                 self.journal.note(old.name, "left", why=str(why))
 
-    # -- measuring ---------------------------------------------------------------------------------------
+    # -- measuring a part ----------------------------------------------------------------------------------
 
     def _measure(self, night: JournalEntry, part: Part, share: float) -> bool:
         """Run a part in its share of the time that is left, and keep its records; whether there was time."""
@@ -194,9 +258,9 @@ class NightRun:
             night.name, "measuring", part=part.name, kind=part.kind, words=part.words, hosts=part.hosts
         )
         ended = measure.measure(part, night.folder, self.options.platform, limit_s, self.stop)
-        account = account_of(measure.run_of(part, night.folder))
-        self.agenda.heard(account)
-        self.journal.note(night.name, "measured", part=part.name, exit=ended.code, **account._asdict())
+        costs = costs_of(measure.run_of(part, night.folder))
+        self._agenda.add_costs(costs)
+        self.journal.note(night.name, "measured", part=part.name, exit=ended.code, **costs._asdict())
         self._look_for_dead_nodes(night, part)
         if ended.cancelled:
             jobs = ", ".join(map(str, ended.cancelled))
@@ -207,7 +271,7 @@ class NightRun:
             if not measure.records_of(part, night.folder):
                 words = measure.last_words(part, night.folder) or f"exit code {ended.code}"
                 self.notes.append(f"{part.name}: nothing was measured: {words}")
-            self._keep(night, part)
+            self._append_to_history(night, part)
         if self.stop.number is not None:
             raise Stopped
         return True
@@ -218,22 +282,22 @@ class NightRun:
             night.lost.update(dead)
             self.journal.note(night.name, "lost", nodes=dead)
 
-    def _keep(self, night: JournalEntry, part: Part) -> int:
+    def _append_to_history(self, night: JournalEntry, part: Part) -> int:
         """Put a part's records into the history, with raw files named from the night's folder; how many rows
         are new."""
         records, again = measure.records_of(part, night.folder), part.kind == "again"
         for benchmark in {record.benchmark for record in records}:
             self._words.setdefault(benchmark, part.words)
         if again:
-            records = self._of_same_nodes(night, part, records)
+            records = self._on_same_nodes(night, part, records)
         run = measure.run_of(part, night.folder)
         base = run.relative_to(night.folder) if run else Path(part.name)
-        named = (replace(each, raw=str(base / each.raw) if each.raw else "") for each in records)
+        named = (replace(record, raw=str(base / record.raw) if record.raw else "") for record in records)
         rows = self.history.append(of_night(named, night.name, remeasured=again))
         self.journal.note(night.name, "kept", part=part.name, rows=rows)
         return rows
 
-    def _of_same_nodes(self, night: JournalEntry, part: Part, records: Sequence[Record]) -> list[Record]:
+    def _on_same_nodes(self, night: JournalEntry, part: Part, records: Sequence[Record]) -> list[Record]:
         """Those records that repeat what the night measured first on the same nodes, and the failures."""
         places = self._places(night)
         same = [
@@ -257,11 +321,12 @@ class NightRun:
                 places.setdefault(Series.of(record), set()).add(_place(record))
         return places
 
-    def _again(self, night: JournalEntry, verdict: NightVerdict) -> list[Part]:
+    def _parts_again(self, night: JournalEntry, verdict: NightVerdict) -> list[Part]:
         """What to measure again: the suspicious benchmarks, each on the nodes where it was suspicious, and
         what others disturbed, where they did."""
         places = self._places(night)
-        groups: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+        #: Words of ``npc characterise``, and on which nodes.
+        wanted: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
         for series in verdict.series:
             broken = series.verdict in (Verdict.FAIL, Verdict.INVALID) and series.value is not None
             where = {tuple(sorted(hosts)) for hosts in series.disturbed_on}
@@ -272,55 +337,30 @@ class NightRun:
                 words = self._words.get(benchmark, self.options.words)
                 words += () if "--benchmark" in words else ("--benchmark", benchmark)
                 some = _evenly(sorted(where), AT_ONCE)
-                if not self.agenda.affords(benchmark, len(some)):
+                if not self._agenda.affords(benchmark, len(some)):
                     self.notes.append(f"not measured again: {benchmark}: the budget is spent")
                     continue
-                groups.update((words, place) for place in some)
-        pinned = self._can_pin()
-        out = self._out({host for _, hosts in groups for host in hosts}, verdict) if pinned else {}
+                wanted.update((words, place) for place in some)
+        takes_nodelist = self._takes_nodelist()
+        hosts_wanted = {host for _, hosts in wanted for host in hosts}
+        out = self._out_of_service(hosts_wanted, verdict) if takes_nodelist else {}
         parts = []
-        for number, (given, hosts) in enumerate(sorted(groups), 1):
-            if gone := [f"{host} is {out[host]}" for host in hosts if host in out]:
-                self.notes.append(f"not measured again: {', '.join(hosts)}: {'; '.join(gone)}")
+        for number, (given, hosts) in enumerate(sorted(wanted), 1):
+            if problems := [f"{host} is {out[host]}" for host in hosts if host in out]:
+                self.notes.append(f"not measured again: {', '.join(hosts)}: {'; '.join(problems)}")
                 continue
-            words = (*given, "--set", f"nodelist={','.join(hosts)}") if pinned else given
+            words = (*given, "--set", f"nodelist={','.join(hosts)}") if takes_nodelist else given
             parts.append(Part(name=f"again-{number}", kind="again", words=words, hosts=hosts))
         return parts
 
-    def _can_pin(self) -> bool:
+    def _takes_nodelist(self) -> bool:
         """Whether the platform can measure on named nodes."""
         return "nodelist" in settings(suite(), self.options.platform)
 
-    def _out(self, hosts: Collection[str], verdict: NightVerdict) -> dict[str, str]:
+    def _out_of_service(self, hosts: Collection[str], verdict: NightVerdict) -> dict[str, str]:
         """Those of the nodes on which nothing can be measured now, and why."""
         lost = {host: f"lost ({verdict.lost[host]})" for host in hosts if host in verdict.lost}
         return lost | measure.out_of_service(hosts)  # Slurm may not have noticed yet
-
-    def _confirm(self, night: JournalEntry, verdict: NightVerdict) -> PairMatrix | None:
-        """The matrix of pairs of the suspects, where there is a cluster to run it on."""
-        if not self.options.pairs or not self._can_pin():
-            return None
-        recently = (night.begun - timedelta(days=WITNESS_DAYS)).isoformat()
-        points = list(self.history.points(since=recently))
-        accused, _ = matrix.chosen(verdict, points)
-        if not accused:
-            return None
-        out = self._out({host for point in points for host in point.hosts}, verdict)
-        self.notes += [f"no pairs of {host}: it is {out[host]}" for host in accused if host in out]
-        suspects, witnesses = matrix.chosen(verdict, points, out)
-        if not suspects:
-            return None
-        if not witnesses:
-            idle = measure.idle_nodes(suspects)[: matrix.USUAL_NODES - len(suspects)]
-            asked = matrix.part_of(suspects, idle, verdict, self.options.topology)
-            few = matrix.too_few(asked, self.options.platform)
-            return PairMatrix(nodes=suspects, suspects=suspects, problem=few)
-        part = matrix.part_of(suspects, witnesses, verdict, self.options.topology)
-        if not self.agenda.affords("pairs"):
-            return PairMatrix(nodes=matrix.nodes_of(part), suspects=suspects, problem="the budget is spent")
-        self._measure(night, part, 1.0)
-        run = measure.run_of(part, night.folder)
-        return matrix.read_matrix(part, run, measure.last_words(part, night.folder))
 
     def _judge(self, night: JournalEntry) -> NightVerdict:
         options = self.options
@@ -329,7 +369,7 @@ class NightRun:
             night.postponed,
         )  # fmt: skip
 
-    # -- after a crash -----------------------------------------------------------------------------------
+    # -- after a crash -------------------------------------------------------------------------------------
 
     def _repair(self, night: JournalEntry) -> None:
         """Finish a night that was cut off: collect, keep and judge what it measured."""
@@ -350,7 +390,7 @@ class NightRun:
                     raise Stopped
                 self.journal.note(night.name, "measured", part=part.name, exit=None)
                 self._look_for_dead_nodes(night, part)
-            rows += self._keep(night, part)
+            rows += self._append_to_history(night, part)
         verdict = self._judge(night)
         note = f"the night {night.name} was cut off: {rows} records recovered, verdict {verdict.verdict.name}"
         self.notes.append(note)
@@ -372,13 +412,13 @@ def judge_night(
 
     Raises `npc.files.InvalidFile` for a platform file or an acceptance that cannot be used.
     """
-    bands, baselines = rules(platform, history.folder)
+    bands, baselines = bands_and_baselines(platform, history.folder)
     nights = panel(history.points(), night=(name, begun.isoformat(timespec="seconds")))
-    verdict = judge(nights, history.folder.name, baselines, bands, fabric)
+    verdict = judge_last_night(nights, history.folder.name, baselines, bands, fabric)
     return with_lost(with_postponed(with_counters(verdict, history), postponed), lost or {})
 
 
-def rules(platform: Path, history: Path) -> tuple[tuple[Band, ...], dict[Series, Baseline]]:
+def bands_and_baselines(platform: Path, history: Path) -> tuple[tuple[Band, ...], dict[Series, Baseline]]:
     """What a night is judged by: the bands of the platform, and what was accepted.
 
     Raises `npc.files.InvalidFile` for a file that cannot be used.

@@ -74,7 +74,7 @@ def quota(usable: int, within: int) -> int:
     return math.ceil(usable / pace(within))
 
 
-def couples(
+def due_pairs(
     states: Mapping[str, NodeState], past: NodeNights, within: int, cost_s: float | None = None
 ) -> list[WorkItem]:
     """The nodes whose turn it is, by twos: each with the one that it has not been measured with for longest.
@@ -107,11 +107,11 @@ def couples(
     turn = sorted(filter(asked, usable), key=rank)
     number = quota(len(usable), within) + sum(node in past.suspects for node in turn)
     works, last = [], -1
-    for couple in _pairs(turn[: number + number % 2], states, past.met):
+    for pair in _pairs(turn[: number + number % 2], states, past.met):
         # whatever sorts them by age leaves them in this order
-        last = max(last, min(past.measured.get(node, -1) for node in couple))
-        suspect = not set(couple).isdisjoint(past.suspects)
-        works.append(WorkItem(name=NODES, nodes=couple, last=last, suspect=suspect, cost_s=cost_s))
+        last = max(last, min(past.measured.get(node, -1) for node in pair))
+        suspect = not set(pair).isdisjoint(past.suspects)
+        works.append(WorkItem(name=NODES, nodes=pair, last=last, suspect=suspect, cost_s=cost_s))
     return works
 
 
@@ -129,7 +129,7 @@ def _pairs(
     return found + [(node,) for node in left]
 
 
-def choose(
+def choose_within_budget(
     works: Iterable[WorkItem], budget_s: float | None, reserve_s: float = 0.0
 ) -> tuple[list[WorkItem], list[WorkItem]]:
     """What a night measures, in this order, and what it leaves out for its budget.
@@ -145,7 +145,7 @@ def choose(
     if budget_s is None:
         return [*suspects, *unknown, *rest], []
     budget_s = max(budget_s - reserve_s, SUSPECTS * budget_s)
-    # Of couples of nodes, which have one name, the first tells what the others cost.
+    # All pairs of nodes have one name: what the first one costs is known of the others then.
     first: dict[str, WorkItem] = {}
     for work in unknown:
         first.setdefault(work.name, work)
@@ -168,7 +168,7 @@ def fitting(works: Iterable[WorkItem], budget_s: float) -> list[WorkItem]:
     return found
 
 
-def expected(costs: Mapping[str, Sequence[float]], benchmarks: Mapping[str, int]) -> float | None:
+def expected_cost_s(costs: Mapping[str, Sequence[float]], benchmarks: Mapping[str, int]) -> float | None:
     """Node time (s) of some benchmarks, each with its number; None where one was measured too seldom.
 
     costs: by benchmark its node time in the nights so far, the last one last.

@@ -156,8 +156,8 @@ class Panel:
     placed: PlacedMedians = field(default_factory=lambda: PlacedMedians.of(()))
 
     def until(self, night: int) -> Panel:
-        """The panel that ends with an earlier night. Series that had no value yet are still there (`seen`),
-        and so is what was noted of later nights: it is only ever asked for by night."""
+        """The panel that ends with an earlier night. Series that had no value yet are still there
+        (`has_values`), and so is what was noted of later nights: it is only ever asked for by night."""
         nights = slice(night + 1)
         return replace(
             self,
@@ -167,11 +167,11 @@ class Panel:
             again=self.again[:, nights],
         )
 
-    def seen(self) -> Booleans:
+    def has_values(self) -> Booleans:
         """By series, whether there is a value in any of the nights, or an invalid one in the last."""
         lies = np.array([bool(self.lies(s)) for s in range(len(self.keys))], dtype=bool)
-        found: Booleans = np.any(~np.isnan(self.value) | ~np.isnan(self.again), axis=1) | lies
-        return found
+        measured: Booleans = np.any(~np.isnan(self.value) | ~np.isnan(self.again), axis=1) | lies
+        return measured
 
     def at(self, s: int, t: int | None = None) -> NightMeasurement:
         """What night `t`, by default the last one, has of series `s`."""

@@ -12,7 +12,7 @@ from npc.parameters import TAGS, Duration, PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npc.cron.agenda import NodeRotation
+    from npc.cron.node_parts import NodeRotation
 
 HISTORY: Final = "history"
 #: In a platform's history: held by the night that is running.
@@ -86,13 +86,13 @@ def chosen(
     return home, folder, file, environment_of_settings(home, folder, given, file)
 
 
-def each_node_of(
+def rotation_of(
     platform: Path, given: Sequence[str], within: int, at_once: int, benchmarks: Sequence[str]
 ) -> NodeRotation:
     """What --each-node does. Raises click.UsageError where it cannot."""
     import shutil
 
-    from npc.cron.agenda import NODE_BENCHMARKS, NodeRotation
+    from npc.cron.node_parts import NODE_BENCHMARKS, NodeRotation
     from npc.jobs.suite import benchmark_file, settings
     from npc.places import suite
 

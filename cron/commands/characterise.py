@@ -10,7 +10,6 @@ import click
 
 from npc.cron.commands import (
     chosen,
-    each_node_of,
     of_at_once,
     of_benchmark,
     of_each_node,
@@ -19,6 +18,7 @@ from npc.cron.commands import (
     of_platform,
     of_settings,
     of_tags,
+    rotation_of,
 )
 from npc.files import cannot_write
 from npc.parameters import PathParameter
@@ -117,21 +117,21 @@ def _each_node(
     """Measure every node once, a run after the other; the gravest exit code."""
     import time
 
-    from npc.cron.agenda import node_states, odd_nodes, parts_of_nodes, states_of
     from npc.cron.characterise import exit_code, step
-    from npc.cron.rotation import NodeNights, couples
+    from npc.cron.node_parts import odd_nodes, parts_of_nodes, slurm_nodes, states_of
+    from npc.cron.rotation import NodeNights, due_pairs
     from npc.jobs.scheduler import SchedulerUnavailable
     from npc.jobs.wait import EXIT_NOTHING, EXIT_PARTLY, EXIT_UNFINISHED
     from npc.jobs.workpackages import find_run
     from npc.records.run import read_run
 
-    each = each_node_of(platform, given, 1, at_once, benchmarks)
+    rotation = rotation_of(platform, given, 1, at_once, benchmarks)
     words = [word for setting in given for word in ("--set", setting)]
     try:
-        nodes = node_states(platform, words)
+        nodes = slurm_nodes(platform, words)
     except SchedulerUnavailable as problem:
         raise click.ClickException(f"Slurm does not say which nodes there are: {problem}") from None
-    turn = [work.nodes for work in couples(states_of(nodes), NodeNights(tonight=0), within=1)]
+    pairs = [work.nodes for work in due_pairs(states_of(nodes), NodeNights(tonight=0), within=1)]
     for name, node in nodes.items():
         if not node.takes_jobs:
             click.echo(f"not measured: {name}: {node}", err=True)
@@ -139,8 +139,10 @@ def _each_node(
     end = None if limit is None else time.monotonic() + limit
     where = ["--platform", str(platform), "--output", str(outpath)]
     codes, runs = [], list[Path]()
-    for start in range(0, len(turn), batch):
-        for part in parts_of_nodes(start // batch + 1, turn[start : start + batch], each, platform, words):
+    for start in range(0, len(pairs), batch):
+        for part in parts_of_nodes(
+            start // batch + 1, pairs[start : start + batch], rotation, platform, words
+        ):
             click.echo(f"{part.name}: {', '.join(part.hosts)}", err=True)
             left = [] if end is None else ["--limit", f"{max(1.0, end - time.monotonic()):.0f}s"]
             code = step("characterise", *part.words, *where, *left)

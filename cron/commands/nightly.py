@@ -11,7 +11,6 @@ import click
 from npc.cron.commands import (
     LOCK,
     chosen,
-    each_node_of,
     folder_of,
     of_at_once,
     of_benchmark,
@@ -21,6 +20,7 @@ from npc.cron.commands import (
     of_platform,
     of_settings,
     of_tags,
+    rotation_of,
 )
 from npc.files import cannot_write
 from npc.parameters import Duration, PathParameter
@@ -130,7 +130,7 @@ def nightly(
         keep_runs=keep_runs,
         limit_s=limit,
         budget_s=budget,
-        each_node=each_node_of(folder, given, within, at_once, node_benchmarks) if each_node else None,
+        rotation=rotation_of(folder, given, within, at_once, node_benchmarks) if each_node else None,
         pairs=not no_pairs,
         topology=topology if topology in ("", "slurm") else str(Path(topology).resolve()),
         fabric=load(topology) if topology else None,
@@ -145,13 +145,13 @@ def nightly(
             only_one(options.history / LOCK, 2 * limit) as lock,
             alone_on(folder, options.runs, 2 * limit),
         ):
-            watch = NightRun(options, stop)
+            night_run = NightRun(options, stop)
             if lock.died:
-                watch.notes.append(f"the night before died ({lock.died})")
+                night_run.notes.append(f"the night before died ({lock.died})")
             try:
-                outcome = watch.run()
+                outcome = night_run.run()
                 _write(options.history, outcome, drain, textfile, as_json)
-                watch.end(outcome.night)
+                night_run.end(outcome.night)
             except Stopped:
                 click.echo("stopped: what was measured is kept; the next night judges it", err=True)
                 sys.exit(128 + (stop.number or 0))

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from npc.cron.changes import changed
-from npc.cron.judge import THRESHOLD, judge
+from npc.cron.judge import THRESHOLD, judge_last_night
 from npc.cron.localise import localise_nights
 from npc.cron.series import Panel, panel
 from npc.cron.step_detection import StepDetection
@@ -297,7 +297,7 @@ def night_of_records(day: int, series: int, samples: int) -> list[Record]:
 def speed(rows: int) -> None:
     """Print how long a night's judgement, an append and a query take."""
     quiet = simulated_panel(500, YEAR, Noise(0.02))
-    took = _timed(partial(judge, quiet, "s"))
+    took = _timed(partial(judge_last_night, quiet, "s"))
     print(f"500 series × 365 nights judged: {took:.2f} s")
     with tempfile.TemporaryDirectory() as folder:
         history = History(Path(folder))

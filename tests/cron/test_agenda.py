@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from npc.cron.agenda import Agenda, NodeRotation, parts_of_nodes
+from npc.cron.agenda import Agenda
 from npc.cron.costs import Cost, RunCosts
 from npc.cron.judge import with_postponed
+from npc.cron.node_parts import NodeRotation, parts_of_nodes
 from npc.cron.rotation import NODES, WorkItem
 from npc.cron.verdict import NightVerdict
 from npc.jobs.jube_file import step_names
@@ -58,7 +59,7 @@ def agenda(folder: Path, nights: list[JournalEntry], budget_s: float | None = No
 
 def plan_of(tonight: Agenda) -> Iterator[Part]:
     """What it chooses, part by part."""
-    tonight.choose()
+    tonight.plan_tonight()
     return measured(tonight)
 
 
@@ -81,7 +82,7 @@ COSTS = {
 
 def test_without_a_budget_a_night_is_one_part(tmp_path: Path) -> None:
     tonight = agenda(tmp_path, [])
-    (part,) = tonight.whole()
+    (part,) = tonight.whole_suite()
     assert list(plan_of(tonight)) == []
     assert (part.name, part.words) == ("first", WORDS)
 
@@ -94,10 +95,10 @@ def test_a_budget_measures_what_waits_longest_and_names_what_is_left_out(tmp_pat
         benchmark = part.name.removeprefix("first-")
         assert part.words == (*WORDS, "--benchmark", benchmark)
         seen.append(part.name)
-        tonight.heard(RunCosts({benchmark: Cost(COSTS[benchmark], 1)}, {}))
+        tonight.add_costs(RunCosts({benchmark: Cost(COSTS[benchmark], 1)}, {}))
     assert seen == ["first-osu", "first-iperf3", "first-likwid", "first-memory", "first-stream"]
     last = f"measured last in night {nights[-1].name}"
-    assert tonight.told() == [
+    assert tonight.summary() == [
         f"budget: 6 min of 6 min 10 s node time spent; left out: qperf ({last}), sockperf ({last})"
     ]
     assert tonight.affords("stream") is False, "nor is there any for measuring again"
@@ -108,7 +109,7 @@ def test_what_nobody_knows_the_cost_of_is_measured_until_the_budget_is_spent(tmp
     seen = []
     for part in plan_of(tonight):
         seen.append(part.name)
-        tonight.heard(RunCosts({part.name: Cost(30.0, 1)}, {}))
+        tonight.add_costs(RunCosts({part.name: Cost(30.0, 1)}, {}))
     assert len(seen) == 2
     assert [each.since for each in tonight.postponed()] == [""] * 5
 
@@ -136,7 +137,7 @@ def test_a_night_without_time_leaves_out_the_rest(tmp_path: Path) -> None:
     tonight = agenda(tmp_path, past(tmp_path, [COSTS] * 3), budget_s=1e6)
     for part in plan_of(tonight):
         if part.name == "first-likwid":
-            tonight.no_time()
+            tonight.leave_out_rest()
     assert [each.benchmark for each in tonight.postponed()] == [
         "likwid",
         "memory",
@@ -154,10 +155,10 @@ def test_what_the_budget_did_not_reach_is_not_missing_and_an_empty_night_does_no
     assert with_postponed(night, ["osu"]).verdict is Verdict.MISSING
 
 
-def test_nodes_get_a_job_each_and_couples_one_for_both() -> None:
+def test_nodes_get_a_job_each_and_pairs_one_for_both() -> None:
     words = ("--tag", "network", "--set", "samples=3", "--set", "pairs_runs=1", "--set", "queue=batch")
-    each = NodeRotation(benchmarks=("stream",))
-    nodes, pairs = parts_of_nodes(4, [("n1", "n2"), ("n3",)], each, ROOT / "platforms/slurm", words)
+    rotation = NodeRotation(benchmarks=("stream",))
+    nodes, pairs = parts_of_nodes(4, [("n1", "n2"), ("n3",)], rotation, ROOT / "platforms/slurm", words)
     assert (nodes.name, pairs.name) == ("nodes-4-stream", "nodes-4-pairs")
     assert nodes.words[:2] == ("--benchmark", str(ROOT / "benchmarks/stream/benchmark.xml"))
     own = {"samples=3", "queue=batch", "dependency=none", "nodelist=n1;;n2;;n3"}
@@ -173,8 +174,8 @@ def test_files_whose_steps_have_the_same_names_get_a_folder_each(tmp_path: Path)
         if file.suffix == ".xml":
             text = f'<jube><benchmark name="x" outpath="runs"><step name="{step}"/></benchmark></jube>'
         file.write_text(text, encoding="utf-8")
-    each = NodeRotation(benchmarks=tuple(map(str, files)))
-    parts = parts_of_nodes(1, [("n1", "n2")], each, ROOT / "platforms/slurm", ())
+    rotation = NodeRotation(benchmarks=tuple(map(str, files)))
+    parts = parts_of_nodes(1, [("n1", "n2")], rotation, ROOT / "platforms/slurm", ())
     names = ["nodes-1-memory", "nodes-1-memory-2", "nodes-1-pairs", "nodes-1-pairs-2"]
     assert [part.name for part in parts] == names
 
@@ -185,14 +186,14 @@ def test_jobs_that_were_too_many_for_slurm_come_again_and_fewer_at_once(tmp_path
     )
     told += "limit, user's size and/or time limits)"
     works = [WorkItem(name=NODES, nodes=(f"a{n}", f"b{n}")) for n in range(4)]
-    each = NodeRotation(benchmarks=("stream",), at_once=8)
-    tonight = Agenda(platform=ROOT / "platforms/slurm", history=History(tmp_path), each_node=each)
+    rotation = NodeRotation(benchmarks=("stream",), at_once=8)
+    tonight = Agenda(platform=ROOT / "platforms/slurm", history=History(tmp_path), rotation=rotation)
     asked = []
-    tonight.plan(works, {})
+    tonight.follow(works, {})
     for part in measured(tonight):
         if part.name.endswith("stream"):
             asked.append(part.hosts)
-            tonight.heard(RunCosts({"stream": Cost(1.0, 4)}, dict.fromkeys(part.hosts[4:], told)))
+            tonight.add_costs(RunCosts({"stream": Cost(1.0, 4)}, dict.fromkeys(part.hosts[4:], told)))
     assert asked == [
         ("a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"),
         ("a2", "b2", "a3", "b3"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from npc.cron.judge import judge
+from npc.cron.judge import judge_last_night
 from npc.cron.series import panel
 from npc.cron.verdict import NightVerdict
 from npc.records.history import History, of_night
@@ -35,7 +35,7 @@ def night_verdict(folder: Path, seen: list[dict[str, str]], case: str = "tcp_bw"
             for sample in range(3)
         ]  # fmt: skip
         history.append(of_night(found, f"night{night:03d}"))
-    verdict = judge(panel(history.points()), "fuchs")
+    verdict = judge_last_night(panel(history.points()), "fuchs")
     history.close()
     return verdict
 

@@ -13,7 +13,7 @@ import pytest
 
 from npc.cron.acceptance import InvalidAcceptance, accept, baselines_of, read_acceptances
 from npc.cron.acceptance_bands import band_of, bands_of
-from npc.cron.judge import THRESHOLD, judge
+from npc.cron.judge import THRESHOLD, judge_last_night
 from npc.cron.localise import localise_nights
 from npc.cron.series import label, matches, panel
 from npc.cron.step_detection import StepDetection
@@ -63,7 +63,7 @@ def again(night: int, value: float, key: Series = KEY, usual: float = 1e9) -> Hi
 
 
 def judged(found: Sequence[HistoryRow], **how: object) -> NightVerdict:
-    return judge(panel(found), "fuchs", **how)  # type: ignore[arg-type]
+    return judge_last_night(panel(found), "fuchs", **how)  # type: ignore[arg-type]
 
 
 def of(found: Sequence[HistoryRow], **how: object) -> SeriesVerdict:
@@ -138,7 +138,7 @@ def test_numbers_that_others_disturbed_twice_call_nothing_degraded() -> None:
     for row in everything:
         row[-2:] = [0.85 * value for value in row[-2:]]
     for disturbed, verdict in (([], Verdict.DEGRADED), ([59], Verdict.INVALID)):
-        night = judge(panel(beside_others(every_series(everything), *disturbed)), "fuchs")
+        night = judge_last_night(panel(beside_others(every_series(everything), *disturbed)), "fuchs")
         assert night.common and night.common.verdict is verdict
         assert night.common.disturbed == 60 * len(disturbed)
 
@@ -203,7 +203,7 @@ def test_missing_and_invalid_are_no_pass() -> None:
     assert missing.failures == {"qperf": ("failed: gone",)}
     assert judged(points([*quiet(20), None], status="invalid: a lie")).verdict is Verdict.INVALID
     nights = panel(points(quiet(20)), night=("night999", "2026-02-01T00:00:00+00:00"))
-    nothing = judge(nights, "fuchs")
+    nothing = judge_last_night(nights, "fuchs")
     assert (nothing.verdict, nothing.run) == (Verdict.MISSING, "night999")
 
 
@@ -226,7 +226,7 @@ def test_an_older_night_is_judged_by_what_was_known_then() -> None:
     gone = points([None] * 20, KEY._replace(case="gone"), status="failed: no route to host")[12:]
     found = panel([*points(quiet(20)), *later, *gone], night=("night010", "2026-01-01T00:00:10+00:00"))
     assert (len(found.runs), found.runs[-1]) == (11, "night010")
-    night = judge(found, "fuchs")
+    night = judge_last_night(found, "fuchs")
     assert [(each.key, each.verdict) for each in night.series] == [(KEY, Verdict.PASS)]
     assert not night.suspects and not night.failures
 
@@ -594,7 +594,7 @@ def test_a_node_that_is_slow_when_it_sends_is_named_so_and_no_link_of_it() -> No
 
 
 def test_one_bad_node_degrades_a_night_whose_medians_are_well() -> None:
-    night = judge(panel(rounds(25, ["n3"], 21, nodes=40)), "fuchs")
+    night = judge_last_night(panel(rounds(25, ["n3"], 21, nodes=40)), "fuchs")
     assert {series.verdict for series in night.series} == {Verdict.PASS}
     assert (night.verdict, night.suspects[0].name) == (Verdict.DEGRADED, "n3")
 

@@ -369,7 +369,7 @@ def test_what_others_disturbed_is_measured_again_also_in_the_first_night(
     watch.history.append(
         [a_record(run="one"), a_record(1, run="one", params={"runtime": "2", **share}, hosts=("n1", "n3"))]
     )
-    found = watch._again(night := JournalEntry("one", tmp_path, BEGUN), watch._judge(night))
+    found = watch._parts_again(night := JournalEntry("one", tmp_path, BEGUN), watch._judge(night))
     assert [part.kind for part in found] == ["again"] * parts
     assert all(part.words[:2] == watch.options.words for part in found), "the benchmark that was disturbed"
 

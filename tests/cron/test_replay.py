@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from npc.cron.acceptance import Acceptance, Baseline, baselines_of
 from npc.cron.acceptance_bands import bands_of
 from npc.cron.commands.history import history
-from npc.cron.judge import judge, replay
+from npc.cron.judge import judge_last_night, replay
 from npc.cron.series import Panel, panel
 from npc.machine.platform import Platform
 from npc.records.history import History, HistoryRow
@@ -71,7 +71,7 @@ def test_each_night_is_judged_as_if_it_were_the_last(acceptances: tuple[Acceptan
         if t not in LOOKED_AT:
             continue
         known = baselines_of(each for each in acceptances if each.time < moment(t))
-        assert night == judge(until(points, t), "fuchs", known, BAND), f"night {t}"
+        assert night == judge_last_night(until(points, t), "fuchs", known, BAND), f"night {t}"
     assert t == NIGHTS - 1
     assert {Verdict.PASS, Verdict.MISSING, Verdict.INVALID, Verdict.FAIL} <= seen
 

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npc.cron.rotation import NodeNights, NodeState, WorkItem, choose, couples, expected, fitting
+from npc.cron.rotation import (
+    NodeNights,
+    NodeState,
+    WorkItem,
+    choose_within_budget,
+    due_pairs,
+    expected_cost_s,
+    fitting,
+)
 
 BUSY, DOWN = NodeState(idle=False), NodeState(usable=False, idle=False)
 
@@ -27,25 +35,25 @@ def test_suspects_come_first_then_what_is_unknown_longest() -> None:
         WorkItem(name="iperf3", last=9, suspect=True, cost_s=100.0),
         WorkItem(name="stream", last=3, cost_s=100.0),
     ]
-    chosen, left = choose(works, 300.0)
+    chosen, left = choose_within_budget(works, 300.0)
     assert [work.name for work in chosen] == ["iperf3", "hpcc", "osu", "stream"]
     assert [work.name for work in left] == ["qperf"]
-    chosen, left = choose(works, None)
+    chosen, left = choose_within_budget(works, None)
     assert (len(chosen), left) == (5, [])
 
 
 def test_suspects_that_last_do_not_end_the_rotation() -> None:
     slow = [WorkItem(name=f"slow {number}", last=9, suspect=True, cost_s=10.0) for number in range(50)]
-    chosen, _ = choose([*slow, WorkItem(name="dear", last=1, cost_s=90.0)], 100.0)
+    chosen, _ = choose_within_budget([*slow, WorkItem(name="dear", last=1, cost_s=90.0)], 100.0)
     assert [work.name for work in chosen] == ["slow 0", "dear"], "all but what the oldest takes"
     cheap = [WorkItem(name=f"cheap {number}", last=number, cost_s=10.0) for number in range(9)]
-    chosen, _ = choose([*slow, *cheap], 100.0)
+    chosen, _ = choose_within_budget([*slow, *cheap], 100.0)
     assert Counter(work.suspect for work in chosen) == {True: 5, False: 5}
 
 
-def test_of_couples_whose_cost_nobody_knows_one_is_measured() -> None:
+def test_of_pairs_whose_cost_nobody_knows_one_is_measured() -> None:
     works = [WorkItem(name="nodes", nodes=(f"a{n}", f"b{n}")) for n in range(5)]
-    chosen, left = choose(works, 60.0)
+    chosen, left = choose_within_budget(works, 60.0)
     assert (len(chosen), len(left)) == (1, 4)
 
 
@@ -63,23 +71,23 @@ def test_of_couples_whose_cost_nobody_knows_one_is_measured() -> None:
 def test_a_choice_stays_in_its_budget_and_forgets_nothing(
     works: list[WorkItem], budget: float, reserve: float
 ) -> None:
-    chosen, left = choose(works, budget, reserve)
+    chosen, left = choose_within_budget(works, budget, reserve)
     assert sum(work.cost_s or 0.0 for work in chosen) <= budget * (1 + 1e-9)
     assert sorted(work.name for work in [*chosen, *left]) == sorted(work.name for work in works)
 
 
-def test_the_cost_of_a_couple_is_that_of_its_last_nights_and_known_from_the_third_on() -> None:
+def test_the_cost_of_a_pair_is_that_of_its_last_nights_and_known_from_the_third_on() -> None:
     costs = {"stream": [*[99.0] * 20, *[10.0] * 9, 1e6], "pairs": [4.0, 4.0, 5.0], "likwid": [1.0, 1.0]}
-    assert expected(costs, {"stream": 2, "pairs": 1}) == 2 * 10.0 + 4.0
-    assert expected(costs, {"stream": 2, "likwid": 2}) is None
+    assert expected_cost_s(costs, {"stream": 2, "pairs": 1}) == 2 * 10.0 + 4.0
+    assert expected_cost_s(costs, {"stream": 2, "likwid": 2}) is None
 
 
 def test_idle_nodes_come_first_and_nobody_waits_for_a_node_that_is_down() -> None:
     states = dict.fromkeys(names(8), NodeState()) | {"n0000": BUSY, "n0001": DOWN}
-    turn = [work.nodes for work in couples(states, NodeNights(tonight=0), within=1)]
+    turn = [work.nodes for work in due_pairs(states, NodeNights(tonight=0), within=1)]
     assert turn == [("n0002", "n0003"), ("n0004", "n0005"), ("n0006", "n0007"), ("n0000",)]
     measured = {"n0000": 3, **dict.fromkeys(names(8)[2:], 9)}
-    overdue = couples(states, NodeNights(tonight=10, measured=measured), within=7)
+    overdue = due_pairs(states, NodeNights(tonight=10, measured=measured), within=7)
     assert overdue[0].nodes[0] == "n0000", "a busy node that is due waits in the queue"
 
 
@@ -87,7 +95,7 @@ def test_partners_change_until_everybody_has_met_everybody() -> None:
     met: dict[frozenset[str], int] = {}
     states = dict.fromkeys(names(6), NodeState())
     for night in range(15):
-        for work in couples(states, NodeNights(tonight=night, met=met), within=1):
+        for work in due_pairs(states, NodeNights(tonight=night, met=met), within=1):
             met[frozenset(work.nodes)] = night
     assert len(met) == 15
 
@@ -99,7 +107,7 @@ def test_a_node_that_always_fails_does_not_take_the_turn_of_others() -> None:
     measured: dict[str, int] = {}
     tried: dict[str, int] = {}
     for night in range(60):
-        for work in couples(states, NodeNights(tonight=night, measured=measured, tried=tried), within=8):
+        for work in due_pairs(states, NodeNights(tonight=night, measured=measured, tried=tried), within=8):
             for node in work.nodes:
                 tried[node] = night
                 if node not in broken:
@@ -140,9 +148,9 @@ class Year:
 
     def works(self) -> list[WorkItem]:
         past = replace(self.past, suspects=self.draw.sample(list(self.states), 3))
-        each = expected(self.costs, {"stream": 2, "likwid": 2, "pairs": 1})
-        return couples(self.states, past, self.within, each) + [
-            WorkItem(name=name, last=last, cost_s=expected(self.costs, {name: 1}))
+        each = expected_cost_s(self.costs, {"stream": 2, "likwid": 2, "pairs": 1})
+        return due_pairs(self.states, past, self.within, each) + [
+            WorkItem(name=name, last=last, cost_s=expected_cost_s(self.costs, {name: 1}))
             for name, last in self.others.items()
         ]
 
@@ -155,7 +163,7 @@ class Year:
             return taken[name][-1]
 
         spent = 0.0
-        for work in choose(self.works(), self.budget_s)[0]:
+        for work in choose_within_budget(self.works(), self.budget_s)[0]:
             if not fitting([work], self.budget_s - spent):
                 continue
             if not work.nodes:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from npc.cron.drain import drain_line, to_drain
-from npc.cron.judge import confirmed, with_lost
+from npc.cron.judge import with_confirmed, with_lost
 from npc.cron.matrix import chosen, part_of, too_few
 from npc.cron.outputs import junit, table
 from npc.cron.prometheus import textfile
@@ -112,7 +112,7 @@ def test_a_lost_node_is_the_first_line_and_fails_the_night() -> None:
     assert (told.verdict, told.exit_code) == (Verdict.MISSING, 11)
     first = "lab, night 20261121T023000Z: MISSING (1 PASS); lost node n2: Connection timed out"
     assert table(told).splitlines()[0] == first
-    assert confirmed(told, ()).verdict is Verdict.MISSING
+    assert with_confirmed(told, ()).verdict is Verdict.MISSING
     assert with_lost(night(BAD), {"n2": "down*"}).verdict is Verdict.DEGRADED, "the worst counts"
     suite = ET.fromstring(junit(told).partition("\n")[2])
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
@@ -175,18 +175,18 @@ def test_the_matrix_decides_whom_to_drain_and_without_one_the_history_does() -> 
 def test_whom_the_history_suspects_and_the_matrix_names_is_to_blame() -> None:
     perhaps = replace(N3, name="n4", nodes=("n4",), named=False, rivals=("everything",))
     told = night(BAD, suspects=(replace(N3, named=False), perhaps))
-    both = confirmed(told, {("node", frozenset({"n4"})), ("node", frozenset({"n1"}))})
+    both = with_confirmed(told, {("node", frozenset({"n4"})), ("node", frozenset({"n1"}))})
     assert [(each.name, each.named, each.rivals) for each in both.suspects] == [
         ("n4", True, ()),
         ("n3", False, N3.rivals),
     ]
     assert "to blame: node n4" in table(both).splitlines()[0]
     assert "confirmed by its pairs" in table(both)
-    assert confirmed(told, {("node", frozenset({"n1"})), ("link", frozenset({"n4"}))}) == told
+    assert with_confirmed(told, {("node", frozenset({"n1"})), ("link", frozenset({"n4"}))}) == told
     link = replace(perhaps, kind="link", name="n4–n5", nodes=("n4", "n5"))
-    assert confirmed(night(BAD, suspects=(link,)), {("link", frozenset({"n5", "n4"}))}).suspects[0].named
+    assert with_confirmed(night(BAD, suspects=(link,)), {("link", frozenset({"n5", "n4"}))}).suspects[0].named
     healthy = night(GOOD, suspects=(replace(perhaps, runs=("a", "b")),))
-    assert (healthy.verdict, confirmed(healthy, {("node", frozenset({"n4"}))}).verdict) == (
+    assert (healthy.verdict, with_confirmed(healthy, {("node", frozenset({"n4"}))}).verdict) == (
         Verdict.PASS,
         Verdict.DEGRADED,
     )

@@ -137,7 +137,7 @@ def make_history(folder: Path, nights: int = 40, platform: str = "fuchs") -> Pat
     on two pairs of nodes every night.
 
     Beside it the raw files of the last `KEPT` nights, but for those of the last night's second launches."""
-    from npc.cron.judge import judge
+    from npc.cron.judge import judge_last_night
     from npc.cron.publish import write_verdict
     from npc.cron.series import panel
     from npc.records.history import History, of_night
@@ -186,7 +186,7 @@ def make_history(folder: Path, nights: int = 40, platform: str = "fuchs") -> Pat
             path.parent.mkdir(parents=True, exist_ok=True)
             if night < nights - 1 or record.sample != 1:
                 path.write_text(f"{record.value}\n")
-    judged = judge(panel(history.points()), platform)
+    judged = judge_last_night(panel(history.points()), platform)
     write_verdict(folder / platform, judged, ["the matrix of pairs was not measured"])
     history.close()
     return folder

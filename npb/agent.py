@@ -223,7 +223,7 @@ class Agent:
                     self._on_coordinator_lost()
                     return
                 for message, _ in self._decoder.feed(data):
-                    self._obey(message)
+                    self._carry_out(message)
         except BlockingIOError:
             pass
         except (OSError, BadMessage):
@@ -236,7 +236,7 @@ class Agent:
             self._control = None
             self._leave(1)
 
-    def _obey(self, message: Mapping[str, Any]) -> None:
+    def _carry_out(self, message: Mapping[str, Any]) -> None:
         do = message["do"]
         if do == "start":
             self._start(message)
@@ -351,7 +351,7 @@ class Agent:
 
     def _report(self, tool: Child | None, **message: Any) -> None:
         """Send a message, before it what the tool has printed since the last one, with the datagrams received
-        here, and what was seen here around the tool meanwhile."""
+        here, and what this node observed around the tool meanwhile."""
         parts = tool.new_output() if tool else []
         message |= {"tool": self._tool_id, "printed": {part.stream: part.printed for part in parts}}
         message |= {"datagrams": readiness.datagrams_received(), "seen": None}

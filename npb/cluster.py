@@ -1,7 +1,7 @@
-"""Many nodes: from the launches of all pairs to verdicts, and what is shown of them.
+"""Many nodes: from the launches of all pairs to whom they blame, and what is shown of that.
 
 Values are compared within one series only: one case, metric, message size and set of qualifiers. Each
-series has its own verdict.
+series has its own localisation: who is slow by its values.
 """
 
 from __future__ import annotations
@@ -25,26 +25,32 @@ if TYPE_CHECKING:
     from npc.records.launch import Launch
 
 #: What can say that a node is slow; losses and retransmissions cannot.
-_JUDGED: Final = ("bandwidth", "latency", "message_rate")
+_COMPARED: Final = ("bandwidth", "latency", "message_rate")
 
 
 class PairAttempt(NamedTuple):
-    """One finished measurement of a pair. round: None where it was repeated by itself (attempt 1)."""
+    """One finished measurement of a pair."""
 
+    #: Names of both nodes.
     server: str
     client: str
+    #: Number of its round; None where it was repeated by itself.
     round: int | None
+    #: 0, or 1 where it was repeated.
     attempt: int
     result: LaunchResult
+    #: Of a message, in bytes, as the command line has it; None where it has none.
     size: int | None
 
 
 class PairSeries(NamedTuple):
-    """What is compared with each other."""
+    """The values that are compared with each other."""
 
     case: str
     metric: str
+    #: Of a message, in bytes; None where the test has no size.
     size: int | None
+    #: Which of the tool's numbers it is: names and values, sorted by name.
     qualifiers: tuple[tuple[str, str], ...]
 
     @property
@@ -65,104 +71,105 @@ def labels(hosts: Sequence[str]) -> list[str]:
 
 def by_series(attempts: Iterable[PairAttempt]) -> dict[PairSeries, list[PairResult]]:
     """Results of each series. A measurement that failed without a value failed in all of them."""
-    found: dict[PairSeries, list[PairResult]] = {}
+    results: dict[PairSeries, list[PairResult]] = {}
     failed: list[PairResult] = []
     for attempt in attempts:
         where = (attempt.server, attempt.client)
         how = (attempt.round, attempt.attempt)
-        judged = [reading for reading in attempt.result.readings if _is_judged(reading)]
-        for reading in judged:
+        compared = [reading for reading in attempt.result.readings if _is_compared(reading)]
+        for reading in compared:
             size = reading.size if reading.size is not None else attempt.size
             series = PairSeries(reading.case, reading.metric, size, tuple(sorted(reading.params.items())))
             status = attempt.result.status if attempt.result.status != OK else reading.status
-            found.setdefault(series, []).append(PairResult(*where, reading.value, status, *how))
-        if not judged and attempt.result.status != OK:
+            results.setdefault(series, []).append(PairResult(*where, reading.value, status, *how))
+        if not compared and attempt.result.status != OK:
             failed.append(PairResult(*where, None, attempt.result.status, *how))
-    for results in found.values():
-        results += failed
-    return found
+    for of_series in results.values():
+        of_series += failed
+    return results
 
 
 def pairs_to_repeat(
-    series: dict[PairSeries, list[PairResult]], topology: Topology | None
+    results: dict[PairSeries, list[PairResult]], topology: Topology | None
 ) -> list[tuple[str, str]]:
     """Pairs to measure again before judging, each as often as the series that wants it most often asks."""
     from npc.npb.worst_pairs import worst_pairs
 
     wanted: Counter[tuple[str, str]] = Counter()
-    for which, results in series.items():
-        wanted |= Counter(worst_pairs(results, better=which.better, topology=topology))
+    for series, of_series in results.items():
+        wanted |= Counter(worst_pairs(of_series, better=series.better, topology=topology))
     return list(wanted.elements())
 
 
-def judge_all(
-    series: dict[PairSeries, list[PairResult]],
+def localise_all(
+    results: dict[PairSeries, list[PairResult]],
     topology: Topology | None,
     nodes: Sequence[str],
     tool: str = "",
     launches: Sequence[Launch] = (),
 ) -> dict[PairSeries, Localisation]:
-    """The verdict on each series. tool: as the catalogue calls it, which may know who sends. launches: what
-    rose during them is evidence, too."""
+    """Who is slow, by series. tool: as the catalogue calls it, which may know who sends. launches: counters
+    that rose during them are evidence, too."""
     from npc.catalogue import sender
     from npc.npb.localise import localise_pairs
 
-    verdicts = {
-        which: localise_pairs(
-            results,
-            better=which.better,
+    localisations = {
+        series: localise_pairs(
+            of_series,
+            better=series.better,
             topology=topology,
             nodes=nodes,
-            sender=sender(tool, which.case, which.metric, dict(which.qualifiers)),
+            sender=sender(tool, series.case, series.metric, dict(series.qualifiers)),
         )
-        for which, results in series.items()
+        for series, of_series in results.items()
     }
-    return {which: _with_counters(verdict, launches) for which, verdict in verdicts.items()}
+    return {series: _with_counters(localisation, launches) for series, localisation in localisations.items()}
 
 
-def _with_counters(verdict: Localisation, launches: Sequence[Launch]) -> Localisation:
-    """The verdict with what counters say of its suspects."""
+def _with_counters(localisation: Localisation, launches: Sequence[Launch]) -> Localisation:
+    """The same with what counters say of its suspects."""
     from npc.validity.moved import DuringLaunch, evidence, told
 
-    if not verdict.suspects:
-        return verdict
-    beside = [DuringLaunch(each.hosts, told(each.moved)) for each in launches if each.moved is not None]
+    if not localisation.suspects:
+        return localisation
+    during = [
+        DuringLaunch(launch.hosts, told(launch.moved)) for launch in launches if launch.moved is not None
+    ]
     suspects = []
-    for suspect in verdict.suspects:
-        said = evidence(suspect.nodes, beside, link=suspect.kind == "link")
-        suspects.append(
-            replace(suspect, evidence=f"{suspect.evidence}; meanwhile {said}") if said else suspect
-        )
-    return structs.replace(verdict, suspects=tuple(suspects))
+    for suspect in localisation.suspects:
+        if words := evidence(suspect.nodes, during, link=suspect.kind == "link"):
+            suspect = replace(suspect, evidence=f"{suspect.evidence}; meanwhile {words}")
+        suspects.append(suspect)
+    return structs.replace(localisation, suspects=tuple(suspects))
 
 
-def describe(which: PairSeries, verdict: Localisation) -> str:
-    """A verdict in words, for the terminal."""
-    typical = (
-        "none" if verdict.typical is None else format_quantity(verdict.typical, METRICS[which.metric].unit)
-    )
-    return f"{which}, median {typical}: {verdict.table(rule=False)}"
+def describe(series: PairSeries, localisation: Localisation) -> str:
+    """A localisation in words, for the terminal."""
+    unit = METRICS[series.metric].unit
+    typical = "none" if localisation.typical is None else format_quantity(localisation.typical, unit)
+    return f"{series}, median {typical}: {localisation.table(rule=False)}"
 
 
-def rules(verdicts: Iterable[Localisation]) -> str:
-    """The rule by which suspects are named, once for all verdicts."""
-    return "\n".join(dict.fromkeys(f"rule: {part}" for verdict in verdicts for part in verdict.rule))
+def rules(localisations: Iterable[Localisation]) -> str:
+    """The rule by which suspects are named, once for all localisations."""
+    sentences = (sentence for localisation in localisations for sentence in localisation.rule)
+    return "\n".join(dict.fromkeys(f"rule: {sentence}" for sentence in sentences))
 
 
-def save(verdicts: dict[PairSeries, Localisation], folder: Path) -> None:
+def save(localisations: dict[PairSeries, Localisation], folder: Path) -> None:
     """Write ``pairs.json``."""
     write_pairs(
         folder,
         [
-            PairsVerdict(series=str(series), **series._asdict(), verdict=verdict)
-            for series, verdict in verdicts.items()
+            PairsVerdict(series=str(series), **series._asdict(), verdict=localisation)
+            for series, localisation in localisations.items()
         ],
     )
 
 
 def draw(
-    series: dict[PairSeries, list[PairResult]],
-    verdicts: dict[PairSeries, Localisation],
+    results: dict[PairSeries, list[PairResult]],
+    localisations: dict[PairSeries, Localisation],
     path: Path,
     source: str,
     topology: Topology | None,
@@ -174,19 +181,21 @@ def draw(
     from npc.npb import heatmap
 
     largest: dict[tuple[object, ...], PairSeries] = {}
-    for which in series:
-        key = (which.case, which.metric, which.qualifiers)
-        if key not in largest or (which.size or 0) > (largest[key].size or 0):
-            largest[key] = which
+    for series in results:
+        key = (series.case, series.metric, series.qualifiers)
+        if key not in largest or (series.size or 0) > (largest[key].size or 0):
+            largest[key] = series
     drawn: list[Path] = []
-    for which in largest.values():
-        name = path if not drawn else path.with_stem(f"{path.stem}-{which.case}-{which.metric}-{len(drawn)}")
+    for series in largest.values():
+        name = (
+            path if not drawn else path.with_stem(f"{path.stem}-{series.case}-{series.metric}-{len(drawn)}")
+        )
         heatmap.draw(
-            series[which],
-            verdicts[which],
+            results[series],
+            localisations[series],
             name,
-            title=str(which),
-            unit=METRICS[which.metric].unit,
+            title=str(series),
+            unit=METRICS[series.metric].unit,
             topology=topology,
             source=source,
         )
@@ -194,8 +203,8 @@ def draw(
     return drawn
 
 
-def _is_judged(reading: Reading) -> bool:
+def _is_compared(reading: Reading) -> bool:
     """A tool's headline numbers, not its percentiles, and not what was only sent."""
-    if reading.metric not in _JUDGED:
+    if reading.metric not in _COMPARED:
         return False
     return reading.params.get("side") != "send" and "statistic" not in reading.params

@@ -46,9 +46,11 @@ PARTLY: Final = 6
 
 
 class AttemptPlace(NamedTuple):
-    """Where a measurement stands: its round, None if it belongs to none; 1 if it is a repetition."""
+    """Where a measurement stands among all of its pair."""
 
+    #: Number of its round; None if it belongs to none.
     round: int | None
+    #: 0, or 1 if it is a repetition.
     attempt: int
 
 
@@ -332,10 +334,10 @@ class Conductor:
 
     def _goal(self) -> Goal:
         options = self._options
-        asked: dict[str, Any] = {"precision": options.precision, "most": options.samples_max}
-        asked["case_s"] = options.case_time
+        limits: dict[str, Any] = {"precision": options.precision, "most": options.samples_max}
+        limits["case_s"] = options.case_time
         try:
-            return Goal(**{name: value for name, value in asked.items() if value is not None})
+            return Goal(**{name: value for name, value in limits.items() if value is not None})
         except ValueError as error:
             raise NothingMeasurable(str(error)) from None
 
@@ -410,13 +412,13 @@ class Conductor:
 
     def _finish(self) -> int:
         if self._results:
-            kept = self._results.close()
+            folder = self._results.close()
             with contextlib.suppress(BrokenPipeError):
                 self._results.show(self._options.format)
-                self._judge()
+                self._localise()
             self._results.remove_needless()
-            if kept and not self._options.output:
-                print(f"npb: a step failed; everything is kept in {kept}", file=sys.stderr, flush=True)
+            if folder and not self._options.output:
+                print(f"npb: a step failed; everything is kept in {folder}", file=sys.stderr, flush=True)
         if self._signal:
             return 128 + self._signal
         if self._out_of_time:
@@ -427,22 +429,22 @@ class Conductor:
             return 0
         return failed[0].value if len(failed) == len(blames) else PARTLY
 
-    def _judge(self) -> None:
+    def _localise(self) -> None:
         """Say who is to blame among many nodes, and draw it."""
         assert self._results
         series = cluster.by_series(self._attempts) if len(self._hosts) > 2 else {}
         if not series:
             return
-        verdicts = cluster.judge_all(
+        localisations = cluster.localise_all(
             series, self._topology, self._labels, self._options.parser, self._results.launches
         )
         words = sys.stdout if self._options.format == "table" else sys.stderr
-        for which, verdict in verdicts.items():
-            print(cluster.describe(which, verdict), file=words)
-        print(cluster.rules(verdicts.values()), file=words, flush=True)
+        for measured, localisation in localisations.items():
+            print(cluster.describe(measured, localisation), file=words)
+        print(cluster.rules(localisations.values()), file=words, flush=True)
         picture = Path(self._options.heatmap) if self._options.heatmap else None
         if self._options.output:
-            cluster.save(verdicts, self._results.folder)
+            cluster.save(localisations, self._results.folder)
             picture = picture or self._results.folder / "heatmap.png"
         if picture and not self._signal:  # who ends npb does not wait for pictures
             from npc.figures.source import day_text
@@ -450,7 +452,7 @@ class Conductor:
             times = [launch.started for launch in self._results.launches]
             source = f"pairs {self._options.pairs}: {' '.join(self._options.clientcmd)}; "
             source += f"measured {day_text(min(times), max(times))}"
-            cluster.draw(series, verdicts, picture, source, self._topology)
+            cluster.draw(series, localisations, picture, source, self._topology)
 
 
 def _cannot_write(error: OSError) -> str:

@@ -35,10 +35,10 @@ async def admits(secret: bytes, reader: StreamReader, writer: StreamWriter) -> b
     """The coordinator's side: whether an agent of this launch has connected. Raises OSError, EOFError."""
     own = os.urandom(_NONCE)
     writer.write(own)
-    said = await reader.readexactly(_NONCE + _PROOF)
-    nonces = own + said[:_NONCE]
+    answer = await reader.readexactly(_NONCE + _PROOF)
+    nonces = own + answer[:_NONCE]
     address = writer.get_extra_info("sockname")[0]
-    if not hmac.compare_digest(said[_NONCE:], _proof(secret, b"agent", nonces, address)):
+    if not hmac.compare_digest(answer[_NONCE:], _proof(secret, b"agent", nonces, address)):
         return False
     writer.write(_proof(secret, b"coordinator", nonces, address))
     return True

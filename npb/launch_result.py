@@ -40,11 +40,15 @@ class BlamedSide(Enum):
 
 
 class LaunchResult(NamedTuple):
-    """A step's status (as in `npc.records.record.Record`), whom it blames, and what the parser read."""
+    """Whether the numbers of a launch may be believed."""
 
+    #: As in `npc.records.record.Record`.
     status: str
+    #: Which side its failure is laid to.
     blame: BlamedSide
+    #: What the parser read.
     readings: tuple[Reading, ...] = ()
+    #: Share of the messages that the server received by UDP; None where the tool does not count them.
     received: float | None = None
 
 
@@ -56,7 +60,7 @@ def parser_of(argv: Sequence[str], known: Sequence[str]) -> str:
     return "perftest" if _PERFTEST.fullmatch(tool) and "perftest" in known else RAW
 
 
-def judge(parser: str, argv: Sequence[str], client: ToolEnd, datagrams: int) -> LaunchResult:
+def judge_launch(parser: str, argv: Sequence[str], client: ToolEnd, datagrams: int) -> LaunchResult:
     """The result of a client whose server lived. `datagrams`: UDP datagrams its host received meanwhile."""
     readings = read(parser, argv, client.output)
     if client.timed_out:
@@ -106,8 +110,8 @@ def _last_printed(output: Output) -> str:
 
 def how_it_ended(tool: str, exit_code: int, output: Output) -> str:
     """A tool's end in words, with the last line that it printed."""
-    said = _last_printed(output)
-    return f"{tool} {ending(exit_code)}" + (f": {said}" if said else "")
+    last = _last_printed(output)
+    return f"{tool} {ending(exit_code)}" + (f": {last}" if last else "")
 
 
 def read(parser: str, argv: Sequence[str], output: Output) -> tuple[Reading, ...]:
@@ -121,7 +125,7 @@ def read(parser: str, argv: Sequence[str], output: Output) -> tuple[Reading, ...
 
 
 def _unavailable(readings: Sequence[Reading]) -> str:
-    return next((each.status for each in readings if each.status.startswith("unavailable: ")), "")
+    return next((reading.status for reading in readings if reading.status.startswith("unavailable: ")), "")
 
 
 def _only_quits(argv: Sequence[str]) -> bool:

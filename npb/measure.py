@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from npc.machine.around import join
 from npc.npb import addresses
-from npc.npb.launch_result import BlamedSide, LaunchResult, cut, how_it_ended, judge, unavailable
-from npc.npb.nodes import CannotRun, HostLost, Node, RunningTool, Seen, ToolEnd
+from npc.npb.launch_result import BlamedSide, LaunchResult, cut, how_it_ended, judge_launch, unavailable
+from npc.npb.nodes import CannotRun, HostLost, Node, NodeObservations, RunningTool, ToolEnd
 from npc.npb.options import LauncherOptions
 from npc.npb.output import Output
 from npc.npb.sweep import SweepStep
@@ -38,21 +38,24 @@ _STOP_SIGNALS: Final = {"sockperf": signal.SIGINT}
 
 @dataclass
 class StepOutcome:
-    """A finished step.
-
-    client: how its client ended, None if it never started. server_output: what the server printed meanwhile.
-    seen: around it, by field of its launch.
-    """
+    """A finished step."""
 
     step: SweepStep
+    #: The client's command line.
     argv: tuple[str, ...]
+    #: When it began, ISO 8601.
     started: str
     result: LaunchResult
+    #: How long its client ran; where none did, how long the attempt took.
     seconds: float = 0.0
+    #: How its client ended; None if it never started.
     client: ToolEnd | None = None
+    #: What the server printed meanwhile.
     server_output: Output = field(default_factory=Output.of)
+    #: By the name of a circumstance: CPUs of both sides, interface.
     placement: dict[str, str] = field(default_factory=dict)
-    seen: dict[str, Any] = field(default_factory=dict)
+    #: By field of its launch, what its nodes observed around it.
+    observed: dict[str, Any] = field(default_factory=dict)
 
 
 def quits_server(client: Sequence[str]) -> bool:
@@ -80,8 +83,8 @@ class PairMeasurement:
     def __init__(
         self, server: Node, client: Node, address: str, options: LauncherOptions, steps: int
     ) -> None:
-        """options: with the name of the parser. steps: how many there will
-        be; a server's kind is only learned if it matters."""
+        """options: with the name of the parser. steps: how many there will be; with one alone it does not
+        matter whether a server ends after its client."""
         self._server_node = server
         self._client_node = client
         self._address = address
@@ -90,8 +93,10 @@ class PairMeasurement:
         self._server: RunningTool | None = None
         self._client_running: RunningTool | None = None
         self._server_output = Output.of()
+        #: UDP datagrams that the server's host had received in all before this step.
         self._datagrams = 0
-        self._server_seen: Seen = None
+        self._server_observed: NodeObservations = None
+        #: Whether the server ends after one client; None: not known yet.
         self._one_shot: bool | None = None
         self._learn = steps > 1
         self.note = ""
@@ -203,10 +208,10 @@ class PairMeasurement:
         ended = await self._client_node.stop(client) if server_died else client.ended.result()
         self._client_running, outcome.client = None, ended
         datagrams, failure = await self._server_after(server, client_ok=ended.exit == 0 and not server_died)
-        outcome.seen = join(
-            [(self._server_node.name, self._server_seen), (self._client_node.name, ended.seen)]
+        outcome.observed = join(
+            [(self._server_node.name, self._server_observed), (self._client_node.name, ended.observed)]
         )
-        result = judge(options.parser, outcome.argv, ended, datagrams)
+        result = judge_launch(options.parser, outcome.argv, ended, datagrams)
         if ended.timed_out:
             return LaunchResult(f"{result.status} of {options.timeout:g} s", result.blame, result.readings)
         if failure or server_died:
@@ -236,14 +241,14 @@ class PairMeasurement:
                 await self._await_server_end(LEARN_S)
                 self._one_shot = server.ended.done()
         if not server.ended.done():
-            output, total, self._server_seen = await self._server_node.state()
+            output, total, self._server_observed = await self._server_node.state()
             self._server_output.add(output)
             received, self._datagrams = total - self._datagrams, total
         if not server.ended.done():
             await self._after_step()
             return received, ""
         ended = server.ended.result()
-        self._server, self._server_seen = None, ended.seen
+        self._server, self._server_observed = None, ended.observed
         self._take_output(ended, True)
         received = ended.datagrams - self._datagrams
         if ended.exit == 0:

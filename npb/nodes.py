@@ -30,8 +30,8 @@ ADMITTED_S: Final = 5.0
 LEAVES_S: Final = 5.0
 
 
-#: What a node saw around a tool: `npc.machine.around.Seen`, None where nobody looked.
-Seen: TypeAlias = Mapping[str, Any] | None
+#: What a node observed around a tool: `npc.machine.around.Seen`, None where it did not look.
+NodeObservations: TypeAlias = Mapping[str, Any] | None
 
 
 class HostLost(ConnectionError):
@@ -56,25 +56,30 @@ class CannotRun(RuntimeError):
 
 @dataclass(frozen=True)
 class ToolEnd:
-    """The end of a tool: exit code (negative for a signal), wall time, and output not reported before.
+    """The end of a tool."""
 
-    seen: on this node, around the tool.
-    """
-
+    #: Exit code, negative for a signal.
     exit: int
+    #: Wall time.
     seconds: float
+    #: Whether it was ended because its time was over.
     timed_out: bool
+    #: What it printed since it was last asked for.
     output: Output
+    #: UDP datagrams that its host has received in all.
     datagrams: int
-    seen: Seen = None
+    #: What this node observed around the tool.
+    observed: NodeObservations = None
 
 
 @dataclass
 class RunningTool:
-    """A tool that runs on a node. `cpus` is the CPU list that it really has."""
+    """A tool that runs on a node."""
 
     argv: tuple[str, ...]
+    #: The CPU list that it really has.
     cpus: str
+    #: UDP datagrams that its host had received in all when it started.
     datagrams: int
     ended: asyncio.Future[ToolEnd]
 
@@ -94,7 +99,7 @@ class Node:
         self._running: dict[int, asyncio.Future[ToolEnd]] = {}
         #: By tool, what it printed and nobody has asked for yet.
         self._printed: defaultdict[int, Output] = defaultdict(Output.of)
-        self._heard_s = 0.0
+        self._last_message_s = 0.0
         self.lost: str | None = None
         #: Whether it was lost because it did not answer: its processes may still be there.
         self.silent = False
@@ -107,14 +112,14 @@ class Node:
         return self.view.name
 
     async def listen(self, interrupted: Callable[[int], None]) -> None:
-        """Take in what the agent says until its connection ends."""
+        """Receive what the agent sends until its connection ends."""
         why = "its connection ended"
         try:
             while True:
                 messages = await self._stream.receive()
-                self._heard_s = time.monotonic()
+                self._last_message_s = time.monotonic()
                 for message, payload in messages:
-                    self._take(message, payload, interrupted)
+                    self._receive(message, payload, interrupted)
         except BadMessage as error:
             why = str(error)
         except OSError as error:
@@ -132,15 +137,14 @@ class Node:
         number, running = self._expect_end()
         how: dict[str, Any] = {"role": "server", "argv": argv, "cpus": sorted(cpus), "ready_s": ready_s}
         how |= {"ready_after_s": ready_after_s, "watch": self.watch}
-        asked = self._ask("start", number, ready_s + ANSWER_S, **how)
-        reply = asyncio.ensure_future(asked)
+        reply = asyncio.ensure_future(self._ask("start", number, ready_s + ANSWER_S, **how))
         try:
             both: set[asyncio.Future[Any]] = {reply, running}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if running.done() and not reply.done():
                 ended = running.result()
-                said = f"{argv[0]} {ending(ended.exit)} before it listened{_last_lines(ended)}"
-                raise CannotRun(said, ended)
+                problem = f"{argv[0]} {ending(ended.exit)} before it listened{_last_lines(ended)}"
+                raise CannotRun(problem, ended)
             message = await reply
         finally:
             reply.cancel()
@@ -162,17 +166,17 @@ class Node:
             raise CannotRun(message["error"])
         return RunningTool(tuple(argv), message["cpus"], message["datagrams"], running)
 
-    async def state(self) -> tuple[Output, int, Seen]:
-        """New output of the tool, the UDP datagrams that its host has received in all, and what was seen
-        there since it was asked last."""
+    async def state(self) -> tuple[Output, int, NodeObservations]:
+        """New output of the tool, the UDP datagrams that its host has received in all, and what it
+        observed since it was asked last."""
         message = await self._ask("state", next(self._numbers))
         return self._take_output(message), message["datagrams"], message["seen"]
 
     async def look_up(self, names: Sequence[str]) -> dict[str, list[str]]:
         """Addresses of names as this host resolves them."""
         message = await self._ask("look up", next(self._numbers), limit_s=30.0, names=names)
-        found: dict[str, list[str]] = message["found"]
-        return found
+        by_name: dict[str, list[str]] = message["found"]
+        return by_name
 
     async def stop(self, tool: RunningTool, signum: int = signal.SIGTERM) -> ToolEnd:
         """End a tool: signal, then SIGKILL after the grace. Raises `HostLost`."""
@@ -214,20 +218,20 @@ class Node:
             self._replies.pop(number, None)
 
     async def _answer(self, future: asyncio.Future[_T], limit_s: float) -> _T:
-        """What an agent answers within the limit, counted from the last that was heard: a long output takes
+        """What an agent answers within the limit, counted from its last message: a long output takes
         its time on a slow network. Raises asyncio.TimeoutError."""
         while True:
-            asked_s = time.monotonic()
+            waiting_since_s = time.monotonic()
             try:
                 return await asyncio.wait_for(asyncio.shield(future), limit_s)
             except asyncio.TimeoutError:
-                if self._heard_s < asked_s:
+                if self._last_message_s < waiting_since_s:
                     raise
 
     def _send(self, message: dict[str, Any]) -> None:
         self._stream.send(encode(message))
 
-    def _take(self, message: dict[str, Any], payload: bytes, interrupted: Callable[[int], None]) -> None:
+    def _receive(self, message: dict[str, Any], payload: bytes, interrupted: Callable[[int], None]) -> None:
         event = message["event"]
         if event == "reply":
             reply = self._replies.get(message["n"])
@@ -239,8 +243,8 @@ class Node:
             ended = self._running.pop(message["n"], None)
             output = self._take_output(message)
             if ended and not ended.done():
-                told = {key: message[key] for key in ("exit", "seconds", "timed_out", "datagrams", "seen")}
-                ended.set_result(ToolEnd(**told, output=output))
+                same = {key: message[key] for key in ("exit", "seconds", "timed_out", "datagrams")}
+                ended.set_result(ToolEnd(**same, output=output, observed=message["seen"]))
         elif event == "interrupted":
             interrupted(message["signal"])
 
@@ -293,7 +297,7 @@ class _Stream:
 
 
 class AgentReception:
-    """Lets the agents of this launch in, and hears their hello. views: their hosts, by rank."""
+    """Lets the agents of this launch in, and receives their hello. views: their hosts, by rank."""
 
     def __init__(self, views: Sequence[HostView], secret: bytes, interrupted: Callable[[int], None]) -> None:
         self.nodes: dict[int, Node] = {}
@@ -311,7 +315,7 @@ class AgentReception:
         servers = [await asyncio.start_server(self._admit, sock=listener) for listener in listeners]
         reader, writer = await asyncio.open_connection(sock=own)
         await reader.readline()
-        await self._hear_hello(reader, writer)
+        await self._receive_hello(reader, writer)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._complete.wait(), limit_s)
         for server in servers:
@@ -325,7 +329,7 @@ class AgentReception:
         self._strangers.add(writer)
         try:
             if await asyncio.wait_for(admits(self._secret, reader, writer), ADMITTED_S):
-                await self._hear_hello(reader, writer)
+                await self._receive_hello(reader, writer)
                 return
         except (OSError, EOFError, BadMessage, asyncio.TimeoutError):
             pass
@@ -333,7 +337,7 @@ class AgentReception:
             self._strangers.discard(writer)
         writer.close()
 
-    async def _hear_hello(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _receive_hello(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         stream = _Stream(reader, writer)
         messages: list[tuple[dict[str, Any], bytes]] = []
         while not messages:

@@ -77,7 +77,7 @@ class Results:
             nodes=len(set(hosts)),
             hosts=tuple(hosts),
             raw=raw,
-            **outcome.seen,
+            **outcome.observed,
         )
         self._log.append(launch)
         self.launches.append(launch)
@@ -99,11 +99,11 @@ class Results:
                 file.writelines(stream.chunks())
 
     def close(self) -> str:
-        """Judge and write the records, and close; the place of what is kept, empty if nothing will be."""
+        """Validate and write the records, and close; the folder that stays, empty if none will."""
         self._log.close()
         if self.records:
             self._contradicted = self._find_contradicted()
-            self.records = self._judged()
+            self.records = self._validated()
         if self._is_needless():
             return ""
         save_csv(self.records, self.folder / RECORDS)
@@ -166,8 +166,8 @@ class Results:
             self._count_unread()
         sys.stderr.flush()
 
-    def _judged(self) -> list[Record]:
-        """The records as `npc.validity` judges them."""
+    def _validated(self) -> list[Record]:
+        """The records with what the rules of `npc.validity` say of them."""
         from npc.machine.platform import InvalidPlatform
         from npc.validity.run import judge_run, platform_of
 
@@ -217,16 +217,16 @@ class Results:
 
     def _print_unread(self) -> None:
         """What their clients printed, as far as it is for reading."""
-        said: list[str] = []
+        lines: list[str] = []
         for launch in self._unread():
             for path in filter(Path.exists, self._raw_files(launch)):
                 with path.open(encoding="utf-8", errors="replace") as file:
-                    said += file.read(_SHOWN_CHARACTERS).splitlines()
-            if len(said) > MAX_ROWS:
+                    lines += file.read(_SHOWN_CHARACTERS).splitlines()
+            if len(lines) > MAX_ROWS:
                 break
-        for line in said[:MAX_ROWS]:
+        for line in lines[:MAX_ROWS]:
             print(line)
-        if len(said) > MAX_ROWS:
+        if len(lines) > MAX_ROWS:
             print("… more lines: see --format raw, --output")
 
     def _count_unread(self) -> None:

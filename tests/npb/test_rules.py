@@ -22,9 +22,9 @@ from npc.machine.load import busiest
 from npc.machine.processes import read
 from npc.npb import cli, processes
 from npc.npb.addresses import NoAddress, choose, fill, interface_of, names_to_try
-from npc.npb.cluster import PairAttempt, by_series, describe, judge_all, pairs_to_repeat
+from npc.npb.cluster import PairAttempt, by_series, describe, localise_all, pairs_to_repeat
 from npc.npb.interfaces import Address, HostView
-from npc.npb.launch_result import BlamedSide, LaunchResult, judge, parser_of
+from npc.npb.launch_result import BlamedSide, LaunchResult, judge_launch, parser_of
 from npc.npb.messages import BadMessage, Decoder, encode
 from npc.npb.nodes import ToolEnd
 from npc.npb.output import Output
@@ -289,7 +289,7 @@ def end(out: str = "", err: str = "", code: int = 0, timed_out: bool = False) ->
 def test_an_exit_code_is_not_enough(
     argv: tuple[str, ...], ended: ToolEnd, status: str, blame: BlamedSide
 ) -> None:
-    verdict = judge("qperf", argv, ended, 0)
+    verdict = judge_launch("qperf", argv, ended, 0)
     assert status in verdict.status
     assert verdict.blame is blame
 
@@ -346,7 +346,7 @@ def test_a_slow_uplink_is_named_from_the_readings_of_all_pairs(tmp_path: Path) -
             verdict = LaunchResult("ok", BlamedSide.NONE, readings)
             attempts.append(PairAttempt(hosts[server], hosts[client], number, 0, verdict, 4096))
     series = by_series(attempts)
-    ((which, verdict),) = judge_all(series, known, hosts).items()
+    ((which, verdict),) = localise_all(series, known, hosts).items()
     assert str(which) == "tcp_bw bandwidth 4 KiB"
     assert [(suspect.kind, suspect.name) for suspect in verdict.suspects] == [("uplink", "leaf2")]
     assert "to blame: uplink leaf2" in describe(which, verdict)

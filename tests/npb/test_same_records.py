@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from npc import parsers
-from npc.npb.launch_result import BlamedSide, judge
+from npc.npb.launch_result import BlamedSide, judge_launch
 from npc.npb.measure import StepOutcome
 from npc.npb.nodes import ToolEnd
 from npc.npb.output import Output
@@ -40,7 +40,7 @@ def test_captured_outputs_give_the_same_records(tool: str, code: int, tmp_path: 
         ended = ToolEnd(code, 1.0, False, Output.of(text), 0)
         step = SweepStep({SWEPT[tool]: "1024"}, (tool,), argv, number)
         outcome = StepOutcome(
-            step, argv, "2026-11-21T08:00:00+00:00", judge(tool, argv, ended, 10**6), 1.0, ended,
+            step, argv, "2026-11-21T08:00:00+00:00", judge_launch(tool, argv, ended, 10**6), 1.0, ended,
             placement={"server_cpus": "0", "client_cpus": "1", "interface": "eth0"},
         )  # fmt: skip
         results.add(outcome, ("n1", "n2"), {})
@@ -60,7 +60,7 @@ def test_a_rate_of_udp_that_only_the_sender_counts(
 ) -> None:
     argv = ("sockperf", "throughput", "-i", "127.0.0.1")
     ended = ToolEnd(0, 1.0, False, Output.of(text_of("sockperf", "udp_tp.txt").encode()), 0)
-    result = judge("sockperf", argv, ended, datagrams or 10**6)
+    result = judge_launch("sockperf", argv, ended, datagrams or 10**6)
     if datagrams is None:
         result = result._replace(received=None)
     results = Results(tmp_path / "launches", "sockperf", 1, 1, "fuchs", "sockperf")
@@ -87,7 +87,7 @@ def test_what_others_used_meanwhile_is_no_failure_of_the_tool(tmp_path: Path) ->
     results = Results(tmp_path / "launches", "sockperf", 1, 1, "fuchs", "sockperf")
     outcome = StepOutcome(
         SweepStep({}, ("sockperf",), argv), argv, "2026-11-21T08:00:00+00:00",
-        judge("sockperf", argv, ended, 0), 1.0, ended,
+        judge_launch("sockperf", argv, ended, 0), 1.0, ended,
     )  # fmt: skip
     results.add(outcome, ("n1", "n2"), {})
     results.close()

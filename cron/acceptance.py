@@ -2,7 +2,7 @@
 
 ``accepted.jsonl`` beside the history's files, one JSON object a line, only ever appended to: ``time``,
 ``who``, ``reason``, ``pattern`` (as somebody gave it) and ``baselines``, for each series its key, the
-accepted ``value`` in SI units (null: the series is given up, nobody misses it any more) and ``since``, the
+accepted ``value`` in SI units (null: the series is given up and no longer missing) and ``since``, the
 name of the night from which its nights are the new normal.
 """
 
@@ -27,18 +27,22 @@ class InvalidAcceptance(InvalidFile):
 
 
 class Baseline(NamedTuple):
-    """What was accepted for one series: its value (None: given up), and the night it counts from."""
+    """What was accepted for one series."""
 
+    #: In the metric's SI unit; None: the series is given up.
     value: float | None
+    #: The night that it counts from; empty for all nights.
     since: str
 
 
 class Acceptance(NamedTuple):
     """One line of ``accepted.jsonl``."""
 
+    #: ISO 8601.
     time: str
     who: str
     reason: str
+    #: Of the series, as somebody gave it.
     pattern: str
     baselines: dict[Series, Baseline]
 

@@ -33,16 +33,17 @@ _HEADLINES: Final = {
 
 
 class Band(NamedTuple):
-    """A band: values below `low`, or above `high`, fail; None is no limit.
+    """A band that values must not leave, in SI base units."""
 
-    name: its key in the file. pattern: of its series, without the size. sizes: least and most bytes; None is
-    every size, and none.
-    """
-
+    #: Its key in the file.
     name: str
+    #: Of its series, without the size.
     pattern: str
+    #: Least and most bytes; None: every size, and series without a size.
     sizes: tuple[float, float] | None
+    #: Lower values fail; None: no limit.
     low: float | None
+    #: Higher values fail; None: no limit.
     high: float | None
 
     def holds_for(self, key: Series) -> bool:
@@ -58,7 +59,7 @@ class Band(NamedTuple):
 
 def bands_of(platform: Platform | None) -> tuple[Band, ...]:
     """The bands of a platform. Raises `npc.machine.platform.InvalidPlatform`, naming key and mend."""
-    found = []
+    bands = []
     for name, band in (platform.bands if platform else {}).items():
         if not isinstance(band, dict) or not band or not set(band) <= {"low", "high"}:
             raise InvalidPlatform(
@@ -67,8 +68,8 @@ def bands_of(platform: Platform | None) -> tuple[Band, ...]:
         for limit in band.values():
             if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit:
                 raise InvalidPlatform(f"bands.{name!r}: {limit!r} is no number in SI base units")
-        found.append(Band(name, *_pattern_and_sizes(name), band.get("low"), band.get("high")))
-    return tuple(found)
+        bands.append(Band(name, *_pattern_and_sizes(name), band.get("low"), band.get("high")))
+    return tuple(bands)
 
 
 def _pattern_and_sizes(name: str) -> tuple[str, tuple[float, float] | None]:

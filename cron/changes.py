@@ -31,11 +31,13 @@ STRETCHES: Final = 8
 
 
 class Change(NamedTuple):
-    """night: index of the first night at the new level. effect: change of the median in log units. score: of
-    the evidence, as a standard normal."""
+    """A change to another level."""
 
+    #: Number of the first night at the new level.
     night: int
+    #: Change of the median (log units).
     effect: float
+    #: Standard normal score of the evidence.
     score: float
 
 

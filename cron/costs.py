@@ -15,17 +15,20 @@ from npc.records.record import moment
 
 
 class Cost(NamedTuple):
-    """Node time in seconds (nodes × time of the jobs, as a scheduler bills whole nodes), and the number of
-    groups of nodes for which it was spent."""
+    """What the jobs of a benchmark took."""
 
+    #: Node time in seconds: nodes × time of the jobs, as a scheduler bills whole nodes.
     node_s: float
+    #: Number of groups of nodes for which it was spent.
     places: int
 
 
 class RunCosts(NamedTuple):
-    """Of a run: costs by benchmark, and by group of nodes (a host list) why it has no launch there."""
+    """What the jobs of a run took."""
 
+    #: By benchmark.
     costs: dict[str, Cost]
+    #: By group of nodes (a host list) why the run has no launch there.
     unmeasured: dict[str, str]
 
 

@@ -59,14 +59,19 @@ Stands = Mapping[str, Mapping[str, Any]]
 
 
 class NodeCounterIncrease(NamedTuple):
-    """By how much a node's counter rose in a time (s), and by how much it may. limit, when: in words."""
+    """By how much a node's counter rose, and by how much it may."""
 
     node: str
+    #: Of the counter, behind what it belongs to: ``mlx5_0/1 symbol_error``.
     name: str
     by: int
+    #: In which time.
     seconds: float
+    #: By how much a sound machine's rises at most in that time.
     allowed: float
+    #: Where `allowed` is from, in words.
     limit: str
+    #: Which time it was, in words.
     when: str
 
     @property

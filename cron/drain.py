@@ -11,15 +11,16 @@ from npc.records.verdicts import NightSuspect, PairMatrix, SlowSuspect
 
 
 def to_drain(night: NightVerdict, matrix: PairMatrix | None) -> dict[str, str]:
-    """Nodes that should serve nobody until somebody has looked, each with the reason.
+    """Nodes that should get no jobs until somebody has looked at them, each with the reason.
 
-    Where the pairs of the suspects could be measured, whom they name; else the nodes that the history names.
+    They are those that the pairs of the suspects name, where these could be measured, else those that the
+    history names.
     """
-    found: Sequence[SlowSuspect | NightSuspect] = [each for each in night.suspects if each.named]
+    suspects: Sequence[SlowSuspect | NightSuspect] = [suspect for suspect in night.suspects if suspect.named]
     if matrix and not matrix.problem:
-        found = matrix.slow
-    # The strongest evidence comes first.
-    return {each.name: f"NPC {night.run}: {_how(each)}" for each in reversed(found) if each.kind == "node"}
+        suspects = matrix.slow
+    nodes = (suspect for suspect in reversed(suspects) if suspect.kind == "node")
+    return {node.name: f"NPC {night.run}: {_how(node)}" for node in nodes}  # the strongest evidence counts
 
 
 def _how(suspect: SlowSuspect | NightSuspect) -> str:

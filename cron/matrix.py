@@ -1,7 +1,7 @@
 """The pair matrix of npb on exactly the suspects: the confirmation of what the history accuses.
 
 A history names who was there whenever it was slow. Here the suspects are measured against healthy nodes,
-every pair of them, and npb's own judgement (docs/blame.md) says who is slow now.
+every pair of them, and npb (docs/blame.md) says who is slow now.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def chosen(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Suspects and witnesses for a matrix; no suspects where nothing is bad, no witnesses where too few are.
 
-    out: nodes that nobody can measure now.
+    out: nodes that cannot be measured now.
 
     Suspects are the nodes against which the history has grave evidence from benchmarks between nodes; where
     such a series is bad tonight, also whom it names for anything else, and if it names nobody, all on which
@@ -46,23 +46,25 @@ def chosen(
     """
     between = {case_of(series.key) for series in night.series if series.key.nodes > 1}
     bad = [series for series in night.series if is_bad(series) and series.key.nodes > 1]
-    heard = [
+    considered = [
         suspect
         for suspect in night.suspects
         if (suspect.grave and between.intersection(suspect.benchmarks)) or (bad and suspect.named)
     ]
-    accused = [node for suspect in heard for node in suspect.nodes]
-    if not any(suspect.named for suspect in heard):
+    accused = [node for suspect in considered for node in suspect.nodes]
+    if not any(suspect.named for suspect in considered):
         accused += [host for series in bad for host in series.hosts]
     suspects = tuple(host for host in dict.fromkeys(accused) if host not in out)[:MOST_SUSPECTS]
     if not suspects:
         return (), ()
-    seen: dict[str, str] = {}
+    last_measured: dict[str, str] = {}
     for point in points:
         if point.key.nodes > 1:
             for host in set(point.hosts).difference(out):
-                seen[host] = max(point.time, seen.get(host, ""))
-    others = sorted((host for host in seen if host not in suspects), key=lambda host: seen[host])[::-1]
+                last_measured[host] = max(point.time, last_measured.get(host, ""))
+    others = sorted((host for host in last_measured if host not in suspects), key=last_measured.__getitem__)[
+        ::-1
+    ]
     wanted = max(USUAL_NODES, 2 * len(suspects)) - len(suspects)
     witnesses = tuple(others[:wanted])
     return (suspects, witnesses) if len(suspects) + len(witnesses) >= LEAST_NODES else (suspects, ())
@@ -119,7 +121,7 @@ def nodes_of(part: Part) -> tuple[str, ...]:
 def _qperf_test(night: NightVerdict) -> str:
     """qperf's bandwidth test that is bad tonight, or somebody is accused of; TCP's if none of its own is."""
     bad = [(series.key.benchmark, series.key.case) for series in night.series if is_bad(series)]
-    accused = [case.split() for each in night.suspects if each.grave for case in each.benchmarks]
+    accused = [case.split() for suspect in night.suspects if suspect.grave for case in suspect.benchmarks]
     bad += [(words[0], words[1]) for words in accused if len(words) > 1]
     tests = [case for benchmark, case in bad if benchmark == "qperf" and case.endswith("_bw")]
     return next((test for test in tests if test != "udp_bw"), "tcp_bw")
@@ -147,14 +149,14 @@ def matrix_of(file: Path, nodes: tuple[str, ...], suspects: tuple[str, ...] = ()
         return PairMatrix(nodes=nodes, suspects=suspects, problem=str(error))
     slow: dict[tuple[str, str, str], SlowSuspect] = {}
     for entry in entries:
-        for each in entry.verdict.suspects:
+        for suspect in entry.verdict.suspects:
             named = SlowSuspect(
-                kind=each.kind, name=each.name, nodes=each.nodes, slowdown=each.slowdown,
-                evidence=each.evidence, series=entry.series, role=each.role,
+                kind=suspect.kind, name=suspect.name, nodes=suspect.nodes, slowdown=suspect.slowdown,
+                evidence=suspect.evidence, series=entry.series, role=suspect.role,
             )  # fmt: skip
             slow.setdefault((named.kind, named.name, named.role), named)
     pairs = sum(entry.verdict.measurements for entry in entries)
     known = sum(entry.verdict.judged for entry in entries)
-    undecided = [each for entry in entries for each in entry.verdict.undecided]
+    undecided = [sentence for entry in entries for sentence in entry.verdict.undecided]
     problem = "" if known or slow else "; ".join(dict.fromkeys(undecided)) or "nobody can be judged"
     return PairMatrix(nodes=nodes, suspects=suspects, slow=tuple(slow.values()), pairs=pairs, problem=problem)

@@ -42,9 +42,11 @@ _POLL_S: Final = 0.1
 
 
 class PartEnd(NamedTuple):
-    """How a part ended: `npc characterise`'s exit code, and the jobs that had to be cancelled."""
+    """How a part ended."""
 
+    #: Exit code of ``npc characterise``.
     code: int
+    #: Jobs that had to be cancelled.
     cancelled: tuple[JobId, ...]
 
 

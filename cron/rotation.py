@@ -1,8 +1,8 @@
 """Which benchmarks and nodes a night measures, and in which order: what tells most first, within a budget.
 
-Nothing here asks anybody: the choice follows from the nights so far, the states of the nodes, the budget and
-what measuring has cost, so that a year of nights can be gone through in seconds. Nights are
-counted: 0 is the first of the history, and tonight is the number of those before.
+Nothing here runs a command or reads a file: the choice follows from the nights so far, the states of the
+nodes, the budget and what measuring has cost, so that a year of nights can be simulated in seconds. Nights
+are counted: 0 is the first of the history, and tonight is the number of those before.
 """
 
 from __future__ import annotations
@@ -27,40 +27,43 @@ KNOWN: Final = 3
 
 
 class NodeState(NamedTuple):
-    """A node tonight. usable: whether a job may start on it, now or later. idle: whether at once."""
+    """A node tonight."""
 
+    #: Whether a job may start on it, now or later.
     usable: bool = True
+    #: Whether a job may start on it at once.
     idle: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNights:
-    """What the nights before say of nodes.
-
-    tonight: the number of this night. measured: by node the last night that measured it. tried: the last one
-    that wanted to. met: by pair of nodes the last night that measured them together. suspects: nodes.
-    """
+    """What the nights before say of nodes; nights are numbers."""
 
     tonight: int
+    #: By node the last night that measured it.
     measured: Mapping[str, int] = field(default_factory=dict)
+    #: By node the last night that was to measure it.
     tried: Mapping[str, int] = field(default_factory=dict)
+    #: By two nodes the last night that measured them together.
     met: Mapping[frozenset[str], int] = field(default_factory=dict)
+    #: Nodes that the last night suspects.
     suspects: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItem:
     """What is measured as a whole: a benchmark on any nodes, or the node benchmarks on two nodes (one, where
-    there is no second) and the test between them.
+    there is no second) and the test between them."""
 
-    nodes: empty for a benchmark on any. last: the night that measured it last, -1 for never. cost_s: its
-    expected node time in seconds (nodes × time of its jobs), None where nobody knows.
-    """
-
+    #: Of the benchmark, or `NODES`.
     name: str
+    #: Which nodes; empty for a benchmark on any.
     nodes: tuple[str, ...] = ()
+    #: Number of the night that measured it last; -1 for never.
     last: int = -1
+    #: Whether the last night has something bad about it.
     suspect: bool = False
+    #: Expected node time in seconds (nodes × time of its jobs); None where it is not known.
     cost_s: float | None = None
 
 
@@ -99,15 +102,15 @@ def due_pairs(
             -1 if last is None else last,
         )
 
-    def asked(node: str) -> bool:
+    def has_turn(node: str) -> bool:
         not_suspect, not_due, busy, *_ = rank(node)
         return not (not_suspect and not_due and busy)
 
     usable = [node for node, state in states.items() if state.usable]
-    turn = sorted(filter(asked, usable), key=rank)
+    turn = sorted(filter(has_turn, usable), key=rank)
     number = quota(len(usable), within) + sum(node in past.suspects for node in turn)
     works, last = [], -1
-    for pair in _pairs(turn[: number + number % 2], states, past.met):
+    for pair in _by_twos(turn[: number + number % 2], states, past.met):
         # whatever sorts them by age leaves them in this order
         last = max(last, min(past.measured.get(node, -1) for node in pair))
         suspect = not set(pair).isdisjoint(past.suspects)
@@ -115,18 +118,19 @@ def due_pairs(
     return works
 
 
-def _pairs(
+def _by_twos(
     nodes: Sequence[str], states: Mapping[str, NodeState], met: Mapping[frozenset[str], int]
 ) -> list[tuple[str, ...]]:
-    left, found = list(nodes), list[tuple[str, ...]]()
+    """Nodes by twos, the last one alone if their number is odd."""
+    left, pairs = list(nodes), list[tuple[str, ...]]()
     while len(left) > 1:
         first, *left = left
         # an idle node does not wait for a busy one
         apart = {other: met.get(frozenset((first, other)), -1) for other in left}
         second = min(left, key=lambda other: (states[other].idle != states[first].idle, apart[other]))
         left.remove(second)
-        found.append((first, second))
-    return found + [(node,) for node in left]
+        pairs.append((first, second))
+    return pairs + [(node,) for node in left]
 
 
 def choose_within_budget(
@@ -134,8 +138,8 @@ def choose_within_budget(
 ) -> tuple[list[WorkItem], list[WorkItem]]:
     """What a night measures, in this order, and what it leaves out for its budget.
 
-    First suspects, then what has not been measured for longest. What costs nobody knows how much is measured
-    before the rest, once. budget_s: node time in seconds, None without end; reserve_s of it, half at most, is
+    First suspects, then what has not been measured for longest. What has an unknown cost is measured before
+    the rest, once. budget_s: node time in seconds, None without end; reserve_s of it, half at most, is
     kept for measuring again. The oldest is measured if the budget is enough for it alone.
     """
     by_age = sorted(works, key=lambda work: (work.last, work.name))
@@ -159,13 +163,13 @@ def choose_within_budget(
 
 
 def fitting(works: Iterable[WorkItem], budget_s: float) -> list[WorkItem]:
-    """Those that fit into the budget one after the other; what costs nobody knows how much always does."""
-    found = []
+    """Those that fit into the budget one after the other; what has an unknown cost always does."""
+    chosen = []
     for work in works:
         if (work.cost_s or 0.0) <= budget_s:
-            found.append(work)
+            chosen.append(work)
             budget_s -= work.cost_s or 0.0
-    return found
+    return chosen
 
 
 def expected_cost_s(costs: Mapping[str, Sequence[float]], benchmarks: Mapping[str, int]) -> float | None:

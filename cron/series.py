@@ -27,8 +27,8 @@ from npc.records.series import CORE, Series, is_size
 from npc.records.units import METRICS, format_size
 from npc.statistics.arrays import Booleans, Floats, Integers
 
-#: Metrics that may well be zero are compared as logarithms of what they exceed this by, in SI units: below it
-#: a difference is nobody's business.
+#: Metrics that may well be zero: this is added to their values (SI units) before the logarithm is taken, so
+#: that differences that are much smaller than it do not count.
 NEGLIGIBLE: Final[Mapping[str, float]] = {
     "loss": 0.01,
     "retransmits": 10.0,
@@ -40,30 +40,33 @@ NEGLIGIBLE: Final[Mapping[str, float]] = {
     "detour_rate": 100.0,
 }
 
-
-#: What a launch took beside its result: with the weather, and with everybody on the node.
+#: What a launch took besides its result. It depends on the room's temperature and on all that runs on the
+#: node, so it is not judged.
 _BESIDE: Final = ("energy", "power")
 
 
 class HostGroup(NamedTuple):
-    """Some hosts. directed: the first of two sent to the other one; else they are sorted."""
+    """Some hosts that were measured together."""
 
+    #: Of two, the sender first where `directed`; else sorted.
     hosts: tuple[str, ...]
+    #: Whether the first of two hosts sent to the other one.
     directed: bool
 
 
 @dataclass(frozen=True, eq=False)
 class PlacedMedians:
-    """What was measured where, the oldest first: medians of one series in one night on some hosts.
+    """What was measured where, the oldest first: medians of one series in one night on some hosts."""
 
-    series, night, place: their numbers. logarithm: of the median. disturbed: whether others used the CPUs
-    beside all of it. places: those that `place` numbers.
-    """
-
+    #: By median, the number of its series in the panel.
     series: Integers
+    #: By median, the number of its night in the panel.
     night: Integers
+    #: By median, the number of its group of hosts in `places`.
     place: Integers
+    #: By median, its logarithm (`Panel.logarithms`).
     logarithm: Floats
+    #: By median, whether others used the CPUs during all of its samples.
     disturbed: Booleans
     places: tuple[HostGroup, ...]
 
@@ -104,22 +107,21 @@ class PlacedMedians:
     def links(self) -> tuple[tuple[tuple[str, str], ...], Integers]:
         """Pairs of hosts in either order, and by place the number of its pair; -1 for what is none."""
         pairs = [(min(hosts), max(hosts)) if len(hosts) == 2 else None for hosts, _ in self.places]
-        found = sorted({pair for pair in pairs if pair})
-        number = {pair: i for i, pair in enumerate(found)}
-        return tuple(found), np.array([number[pair] if pair else -1 for pair in pairs], dtype=np.intp)
+        links = sorted({pair for pair in pairs if pair})
+        number = {pair: i for i, pair in enumerate(links)}
+        return tuple(links), np.array([number[pair] if pair else -1 for pair in pairs], dtype=np.intp)
 
 
 class NightMeasurement(NamedTuple):
-    """What one night has of one series beside its values.
+    """What one night has of one series besides its values."""
 
-    statuses: those that are not ``ok``, each once. hosts: whom it was measured on, in the order of their
-    appearance. disturbed: the share of the CPUs that others took beside all that counts. disturbed_on: on
-    which groups of hosts they did so, each once; or took so much that nothing is valid there.
-    """
-
+    #: Those that are not ``ok``, each once.
     statuses: tuple[str, ...] = ()
+    #: Where it was measured, in the order of their appearance.
     hosts: tuple[str, ...] = ()
+    #: Share of the CPUs that others took during all samples that count; 0 if any was without them.
     disturbed: float = 0.0
+    #: Groups of hosts on which others did so, each once; or took so much that nothing is valid there.
     disturbed_on: tuple[tuple[str, ...], ...] = ()
 
 
@@ -127,32 +129,36 @@ _NOTHING: Final = NightMeasurement()
 
 
 class BenchmarkAttempt(NamedTuple):
-    """Whether a benchmark worked in a night on some hosts: in none of its samples counts as failed."""
+    """Whether a benchmark worked in a night on some hosts."""
 
     benchmark: str
     hosts: tuple[str, ...]
+    #: Whether none of its samples worked.
     failed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """Series × nights.
+    """S series × T nights."""
 
-    keys: the S series. runs, times: the T nights, the oldest first, and when each began. value, again: S ×
-    T medians of the samples, in the metric's unit, NaN where nothing usable was measured; `again` of the
-    night's re-measurement. measured: by (series, night). broken: by night and benchmark, the statuses that
-    are not ``ok``, each once, those of benchmarks that broke before they measured anything, too. attempts:
-    by night, what was tried where. placed: the values by hosts.
-    """
-
+    #: The S series.
     keys: tuple[Series, ...]
+    #: Names of the T nights, the oldest first.
     runs: tuple[str, ...]
+    #: When each night began, ISO 8601.
     times: tuple[str, ...]
+    #: S × T medians of the samples, in the metric's unit; NaN where nothing usable was measured.
     value: Floats
+    #: The same of what the night measured again.
     again: Floats
+    #: By numbers of series and night.
     measured: Mapping[tuple[int, int], NightMeasurement] = field(default_factory=dict)
+    #: By night and benchmark, the statuses that are not ``ok``, each once; those of benchmarks that broke
+    #: before they measured anything, too.
     broken: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    #: By night, what was tried where.
     attempts: Mapping[str, Sequence[BenchmarkAttempt]] = field(default_factory=dict)
+    #: The values by hosts.
     placed: PlacedMedians = field(default_factory=lambda: PlacedMedians.of(()))
 
     def until(self, night: int) -> Panel:
@@ -203,9 +209,9 @@ class Panel:
         sense = np.array([direction(key) or 1.0 for key in self.keys])[:, None]
         floor = np.array([NEGLIGIBLE.get(key.metric, 0.0) for key in self.keys])[:, None]
         with np.errstate(divide="ignore"):
-            found: Floats = sense * np.log(values + floor)
-        # A bandwidth of 0 has no logarithm; as bad as can be is what it means.
-        return np.where(np.isneginf(found), -50.0, np.where(np.isposinf(found), 50.0, found))
+            logarithms: Floats = sense * np.log(values + floor)
+        # A bandwidth of 0 has no logarithm; -50 stands for it, and 50 for the best there can be.
+        return np.where(np.isneginf(logarithms), -50.0, np.where(np.isposinf(logarithms), 50.0, logarithms))
 
     def from_logarithm(self, s: int, logarithm: float) -> float:
         """The value, in the metric's unit, of one logarithm of series `s`."""
@@ -290,8 +296,8 @@ def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) ->
     Series without a single value, usable or invalid, are left out: where a benchmark breaks before it
     measures, its failure has no metric that could be compared with anything; it is in `Panel.broken`.
     """
-    mine = list(points)
-    times = begun(mine, dict([night] if night else []))
+    every_point = list(points)
+    times = begun(every_point, dict([night] if night else []))
     runs = list(times)
     if night:
         runs = runs[: runs.index(night[0]) + 1]
@@ -299,7 +305,7 @@ def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) ->
     compared: list[HistoryRow] = []
     broken: dict[str, dict[str, dict[str, None]]] = {}
     worked: dict[tuple[str, str, tuple[str, ...], bool], bool] = {}
-    for point in mine:
+    for point in every_point:
         if point.run not in place or point.key.metric in _BESIDE or _of_core(point.key):
             continue
         compared.append(point)
@@ -326,15 +332,15 @@ def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) ->
                 value[at] = median_first
             if (median_again := of_series.value_again) is not None:
                 again[at] = median_again
-            here = list(_by_place(key, of_series))
-            placed += [(*at, *each) for each in here]
+            by_place = list(_by_place(key, of_series))
+            placed += [(*at, *of_place) for of_place in by_place]
             measured[at] = NightMeasurement(
                 statuses=tuple(dict.fromkeys(row.status for row in rows if row.status != OK)),
                 hosts=tuple(dict.fromkeys(host for row in rows for host in row.hosts)),
                 disturbed=_share((*of_series.first, *of_series.again)),
                 disturbed_on=(
-                    *{place.hosts: None for place, _, disturbed in here if disturbed},
-                    *sorted(invalid_by_others(rows) - {tuple(sorted(place.hosts)) for place, *_ in here}),
+                    *{place.hosts: None for place, _, disturbed in by_place if disturbed},
+                    *sorted(invalid_by_others(rows) - {tuple(sorted(place.hosts)) for place, *_ in by_place}),
                 ),
             )
     attempts: dict[str, list[BenchmarkAttempt]] = {}
@@ -348,7 +354,7 @@ def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) ->
         again=again,
         measured=measured,
         broken={
-            run: {benchmark: tuple(told) for benchmark, told in of_night.items()}
+            run: {benchmark: tuple(statuses) for benchmark, statuses in of_night.items()}
             for run, of_night in broken.items()
         },
         attempts=attempts,
@@ -358,17 +364,17 @@ def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) ->
 
 @cache
 def _of_core(key: Series) -> bool:
-    """Whether it is of one core: a node has hundreds, and what one of them loses is in the node's own."""
+    """Whether it is of one core: a node has hundreds, and their losses are part of the node's own value."""
     return CORE in key.by_name
 
 
 def _worked(point: HistoryRow) -> bool:
-    """An ``unavailable`` tool and an invalid number are nobody's failure to answer."""
+    """Whether the hosts answered: an ``unavailable`` tool and an invalid number are no failure of theirs."""
     return not point.status.startswith(("failed", "timeout"))
 
 
 def _by_place(key: Series, night: SeriesNight) -> Iterator[tuple[HostGroup, float, bool]]:
-    """One median of each measurement on some hosts, and whether others used the CPUs beside all of it."""
+    """One median of each measurement on some hosts, and whether others used the CPUs during all of it."""
     for measurement in (night.first, night.again):
         groups: dict[tuple[str, ...], list[HistoryRow]] = {}
         for row in measurement:
@@ -389,6 +395,6 @@ def _sender_first(key: Series, hosts: tuple[str, ...]) -> HostGroup:
 
 
 def _share(rows: Iterable[HistoryRow]) -> float:
-    """The largest share of the CPUs that others took; 0 unless they did so beside all of the rows."""
+    """The largest share of the CPUs that others took; 0 unless they did so during all of the rows."""
     shares = [row.disturbed for row in rows]
     return max(shares, default=0.0) if all(shares) else 0.0

@@ -54,20 +54,21 @@ _VALUE, _FIRST, _STEP, _ODD = range(4)
 
 
 class JudgedNight(NamedTuple):
-    """One night by series, in log units where nothing else is said.
+    """One night; each field is by series."""
 
-    location: median of the quiet nights before; NaN where they are too few. sigma: standard deviation of a
-    night. known: how many quiet nights. score: of the evidence that it is worse, as a standard normal; 0 if
-    it is not low in two of three nights. tonight: likewise, of tonight alone. effect: of the two low nights
-    the less low one. value: what the last night counts with.
-    """
-
+    #: Median of the quiet nights before (log units); NaN where they are too few.
     location: Floats
+    #: Standard deviation of a night (log units).
     sigma: Floats
+    #: How many quiet nights there are.
     known: Integers
+    #: Standard normal score of the evidence that it is worse; 0 if it is not low in two of three nights.
     score: Floats
+    #: The same of tonight alone.
     tonight: Floats
+    #: Of the two low nights the less low one, against `location` (log units).
     effect: Floats
+    #: What the last night counts with (log units).
     value: Floats
 
 
@@ -103,13 +104,13 @@ class StepDetection:
         evidence = normal_score(-step / self._spread, self._dof)
         sense = np.sign(step)[:, None]
         low = sense * last >= np.maximum(sense * last.mean(axis=1, keepdims=True) / 2, MIN_EFFECT)
-        found = (low.sum(axis=1) >= 2) & low[:, -1]
-        nights[_ODD, found & (np.abs(evidence) >= self._threshold), WINDOW:] = 1
+        lasting = (low.sum(axis=1) >= 2) & low[:, -1]
+        nights[_ODD, lasting & (np.abs(evidence) >= self._threshold), WINDOW:] = 1
         return JudgedNight(
             self._location, self._sigma, known,
-            score=np.where(found, evidence, 0.0).clip(0.0),
+            score=np.where(lasting, evidence, 0.0).clip(0.0),
             tonight=np.nan_to_num(normal_score(-off[:, -1] / self._sigma, self._dof)).clip(0.0),
-            effect=np.where(found, np.median(last, axis=1), np.nan_to_num(off[:, -1])),
+            effect=np.where(lasting, np.median(last, axis=1), np.nan_to_num(off[:, -1])),
             value=nights[_VALUE, :, -1],
         )  # fmt: skip
 

@@ -26,23 +26,25 @@ MIN_NIGHTS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """One series over its nights, in its metric's unit. first, last: names of nights.
-
-    summary: of the nightly medians. mean, deviation: of all samples, as the paper gives them (its table 5 and
-    section 5.4.2); no deviation of one sample. between: Kruskal and Wallis' chance, None unless there are two
-    samples a night. trend, tau: Mann and Kendall's chance and Kendall's τ, positive for growing values; None
-    with too few nights.
-    """
+    """One series over its nights; values are in its metric's SI unit."""
 
     key: Series
+    #: Names of the first and of the last night.
     first: str
     last: str
+    #: How many samples there are.
     samples: int
+    #: Of the nightly medians.
     summary: Summary
+    #: Mean and standard deviation of all samples, as the paper gives them (its table 5 and section 5.4.2); no
+    #: deviation of one sample.
     mean: float
     deviation: float | None
+    #: Kruskal and Wallis' chance; None unless there are two samples a night.
     between: float | None
+    #: Mann and Kendall's chance; None with too few nights.
     trend: float | None
+    #: Kendall's τ, positive for growing values; None with too few nights.
     tau: float | None
 
     @property
@@ -64,9 +66,9 @@ def variations(points: Iterable[HistoryRow], say: Callable[[str], None] = lambda
     """Every series with a usable value, in the order of the points. Of each night its first measurement, as
     `npc.records.nights` has it: the second was made because the first was low. say: is told which series is
     looked at."""
-    mine = list(points)
-    order, varied = begun(mine), []
-    every = series_nights(mine)
+    every_point = list(points)
+    order, varied = begun(every_point), []
+    every = series_nights(every_point)
     for number, (key, nights) in enumerate(every.items(), 1):
         say(f"series {number} of {len(every)}")
         if samples := {run: nights[run].samples for run in order if run in nights and nights[run].first}:
@@ -106,5 +108,5 @@ def _trend(medians: Sequence[float]) -> tuple[float | None, float | None]:
         return None, None
     from scipy.stats import kendalltau
 
-    found = kendalltau(range(len(medians)), medians)
-    return float(found.pvalue), float(found.statistic)
+    test = kendalltau(range(len(medians)), medians)
+    return float(test.pvalue), float(test.statistic)

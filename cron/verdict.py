@@ -24,66 +24,77 @@ from npc.records.verdicts import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesVerdict:
-    """One series in one night.
-
-    value, again: tonight's medians, measured first and again, None where there is none. reference: the usual
-    value, and noise: its relative standard deviation; None with too few nights (`nights` of them). limit: the
-    value at which tonight alone would be suspicious. floor: the hard limit that applies. effect: relative
-    change of the evidence against the reference, negative is less. score: a standard normal.
-    chance: the probability of such a score in a quiet series. direction: of the change. since: the night that
-    it began in. hit: whether tonight is low enough to be measured again. disturbed: the share of the CPUs
-    that others took beside all that counts tonight. disturbed_on: groups of hosts that are measured again for
-    that. reason: in words.
-    """
+    """One series in one night; values are in its metric's SI unit."""
 
     key: Series
     verdict: Verdict
+    #: Why, in words.
     reason: str = ""
+    #: Tonight's median, measured first; None where there is none.
     value: float | None = None
+    #: The same, measured again.
     again: float | None = None
+    #: The usual value; None with too few nights.
     reference: float | None = None
+    #: Relative standard deviation of a night; None with too few nights.
     noise: float | None = None
+    #: How many nights the usual value is from.
     nights: int = 0
+    #: The value at which tonight alone would be suspicious.
     limit: float | None = None
+    #: The hard limit that is broken.
     floor: float | None = None
+    #: Relative change against the reference (-0.05: 5 % less).
     effect: float | None = None
+    #: Standard normal score of the change.
     score: float | None = None
+    #: Probability of such a score in a quiet series.
     chance: float | None = None
+    #: Of the change.
     direction: Direction = ""
+    #: The night that the change began in.
     since: str = ""
+    #: Whether tonight is low enough to be measured again.
     hit: bool = False
+    #: Share of the CPUs that others took during all that counts tonight.
     disturbed: float = 0.0
+    #: Groups of hosts that are measured again because of others.
     disturbed_on: tuple[tuple[str, ...], ...] = ()
+    #: Where it was measured tonight.
     hosts: tuple[str, ...] = ()
 
     def entry(self) -> JudgedSeries:
         """What ``verdict.json`` says of it."""
-        facts = {name: getattr(self, name) for name in JudgedSeries.__struct_fields__ if hasattr(self, name)}
-        return JudgedSeries(**facts, **self.key._asdict())
+        same = {name: getattr(self, name) for name in JudgedSeries.__struct_fields__ if hasattr(self, name)}
+        return JudgedSeries(**same, **self.key._asdict())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightVerdict:
-    """The judgement of one night.
-
-    run: the night; time: when it began. verdict: the worst of the series'. series: each once, the worst
-    first. suspects: whom to look at. failures: by benchmark, what went wrong, in words. rule: the
-    thresholds. lost: nodes that died or fell silent while they were measured, and what was seen of it.
-    postponed: benchmarks that the budget did not reach. coverage: of nights that measure every node. common:
-    what is the same in most series; they are PASS where nothing else is the matter with them.
-    """
+    """The judgement of one night."""
 
     platform: str
+    #: Name of the night.
     run: str
+    #: When it began, ISO 8601.
     time: str
+    #: The worst of its series, MISSING at least where a node was lost.
     verdict: Verdict
+    #: Every series once, the worst first.
     series: tuple[SeriesVerdict, ...]
+    #: Whom to look at.
     suspects: tuple[NightSuspect, ...] = ()
+    #: By benchmark what went wrong, in words.
     failures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: The thresholds, in words.
     rule: tuple[str, ...] = ()
+    #: By node that died or fell silent while it was measured, what was noticed of that.
     lost: Mapping[str, str] = field(default_factory=dict)
+    #: Benchmarks that the budget did not reach.
     postponed: tuple[PostponedBenchmark, ...] = ()
+    #: Of nights that measure every node; None of others.
     coverage: Coverage | None = None
+    #: The common mode: what is the same in most series; these are PASS where nothing else is wrong with them.
     common: CommonEvent | None = None
 
     @property
@@ -94,10 +105,10 @@ class NightVerdict:
     @property
     def counts(self) -> dict[str, int]:
         """How many series each verdict has, by its name, the mildest first."""
-        return {verdict.name: sum(each.verdict is verdict for each in self.series) for verdict in Verdict}
+        return {verdict.name: sum(series.verdict is verdict for series in self.series) for verdict in Verdict}
 
     def document(self, notes: Sequence[str] = (), pairs: PairMatrix | None = None) -> NightDocument:
         """What ``verdict.json`` says of it. notes: what happened besides. pairs: that of the suspects."""
         same = {name: getattr(self, name) for name in NightDocument.__struct_fields__ if hasattr(self, name)}
-        series = tuple(each.entry() for each in self.series)
+        series = tuple(verdict.entry() for verdict in self.series)
         return NightDocument(**{**same, "series": series, "notes": tuple(notes), "pairs": pairs})

@@ -84,24 +84,24 @@ def read_acceptances(folder: Path) -> list[Acceptance]:
     path = folder / ACCEPTED
     if not path.exists():
         return []
-    found = []
+    acceptances = []
     for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], 1):
         try:
-            found.append(_acceptance(parse_json(line)))
+            acceptances.append(_acceptance(parse_json(line)))
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidAcceptance(f"{path}:{number}: no acceptance: {error}") from None
-    return found
+    return acceptances
 
 
 def baselines_of(acceptances: Iterable[Acceptance]) -> dict[Series, Baseline]:
     """By series, what was accepted last; where that names no new beginning, the one before it stays."""
-    found: dict[Series, Baseline] = {}
+    baselines: dict[Series, Baseline] = {}
     for acceptance in acceptances:
         for key, baseline in acceptance.baselines.items():
-            before = found.get(key)
+            before = baselines.get(key)
             since = baseline.since or (before.since if before else "")
-            found[key] = Baseline(baseline.value, since)
-    return found
+            baselines[key] = Baseline(baseline.value, since)
+    return baselines
 
 
 def _acceptance(plain: dict[str, Any]) -> Acceptance:

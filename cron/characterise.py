@@ -129,9 +129,9 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     named = shown(run)
     step("records", "collect", named)
     records = read_run(run) if (run / RECORDS).exists() else []
-    for each in workpackages:
-        if each.failed:
-            click.echo(f"{each.name}: {_how_it_failed(each, records)}", err=True)
+    for workpackage in workpackages:
+        if workpackage.failed:
+            click.echo(f"{workpackage.name}: {_how_it_failed(workpackage, records)}", err=True)
     drawn = 0
     if pairs := list(_pairs(run, records, as_json)):
         click.echo("\n".join(pairs))
@@ -141,7 +141,7 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
         click.echo(f"run: {named}   {time.monotonic() - begun:.0f} s")
         if records:
             click.echo(f"next: {own('npc')} report {shlex.quote(named)}   everything on one page")
-    goes_on = any(each.is_open and each.batch_job() for each in workpackages)
+    goes_on = any(workpackage.is_open and workpackage.batch_job() for workpackage in workpackages)
     later = (
         f"; its jobs go on: npc records wait {run}; npc records collect {run}; npc roofline {run}"
         if goes_on
@@ -202,7 +202,7 @@ def run_and_wait(what: Characterisation, run: Path) -> wait.Ending | signal.Sign
                 raise click.ClickException(
                     f"{what.file.name} has no benchmark with the tag {' or '.join(what.tags)}"
                 )
-            if any(each.is_open for each in workpackages) and not stop.number:
+            if any(workpackage.is_open for workpackage in workpackages) and not stop.number:
                 ending, _ = wait.wait_for(run, what.patience, what.env, stop, display)
         except FileNotFoundError as error:
             if not run.exists():

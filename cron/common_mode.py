@@ -29,16 +29,20 @@ EXPLAINED: Final = 3.0
 
 
 class CommonMode:
-    """The median series of all; feed it the nights one by one, the oldest first."""
+    """The median over all series of how far they are from their usual, night by night, the oldest first."""
 
     def __init__(self, keys: Sequence[Series], nights: int, threshold: float, watched: float) -> None:
         """threshold, watched: scores of DEGRADED, and of tonight alone for WATCH."""
         self._threshold, self._watched = threshold, watched
         self._judgeable = np.array([direction(key) != 0 for key in keys], dtype=bool)
         self._steps = StepDetection(1, threshold)
+        #: By night, the median (log units); NaN where too few series were measured.
         self.values = np.full(nights, np.nan)
-        self.seen = 0
+        #: How many nights it has taken.
+        self.nights = 0
+        #: The last night of the median series.
         self.judged: JudgedNight | None = None
+        #: By series, how far the last night is from its usual, and its noise (log units); NaN where unknown.
         self.from_usual = self.sigma = np.full(len(keys), np.nan)
 
     def night(self, values: Floats, judged: JudgedNight) -> None:
@@ -47,14 +51,14 @@ class CommonMode:
         self.sigma = judged.sigma
         known = self.from_usual[~np.isnan(self.from_usual)]
         middle = np.array([np.median(known) if len(known) >= LEAST_SERIES else np.nan])
-        self.values[self.seen] = middle[0]
-        self.seen += 1
+        self.values[self.nights] = middle[0]
+        self.nights += 1
         # many series are as good as a second draw
         self.judged = self._steps.night(middle, middle)
 
     def event(self, panel: Panel) -> CommonEvent | None:
         """What the last night's series have in common, if that is worse than usual."""
-        judged, values = self.judged, self.values[: self.seen]
+        judged, values = self.judged, self.values[: self.nights]
         if judged is None or np.isnan(values[-1]):
             return None
         effect, score, night = float(judged.effect[0]), float(judged.score[0]), -1
@@ -87,10 +91,10 @@ def fold_common_mode(
     left = common_mode.from_usual - math.log1p(event.effect)
     place = {key: s for s, key in enumerate(panel.keys)}
     return event, [
-        dataclasses.replace(each, verdict=Verdict.PASS, reason="as everything tonight")
-        if each.verdict in (Verdict.WATCH, Verdict.CHANGED, Verdict.DEGRADED)
-        and each.direction == "worse"
-        and abs(left[s := place[each.key]]) <= max(MIN_EFFECT, EXPLAINED * common_mode.sigma[s])
-        else each
-        for each in verdicts
+        dataclasses.replace(series, verdict=Verdict.PASS, reason="as everything tonight")
+        if series.verdict in (Verdict.WATCH, Verdict.CHANGED, Verdict.DEGRADED)
+        and series.direction == "worse"
+        and abs(left[s := place[series.key]]) <= max(MIN_EFFECT, EXPLAINED * common_mode.sigma[s])
+        else series
+        for series in verdicts
     ]

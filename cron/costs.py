@@ -43,32 +43,32 @@ def costs_of(run: Path | None) -> RunCosts:
         return run_costs
     with contextlib.suppress(NoRun):
         workpackages = read_workpackages(run)
-        jobs = jobs_of(filter(None, (each.batch_job() for each in workpackages)))
+        jobs = jobs_of(filter(None, (workpackage.batch_job() for workpackage in workpackages)))
         places: dict[str, set[str]] = {}
-        for each in workpackages:
-            named, nodes = each.batch_job(), each.parameters.get("nodelist", "")
+        for workpackage in workpackages:
+            named, nodes = workpackage.batch_job(), workpackage.parameters.get("nodelist", "")
             job = jobs.get(named.number) if named else None
-            if nodes and not each.progress().made:
-                cut = job and job.ended and job.state != "COMPLETED" and not each.recorded_reason()
-                run_costs.unmeasured[nodes] = job.ending() if job and cut else each.reason()
-            seconds = job.elapsed_s if job else _between_launches(each)
+            if nodes and not workpackage.progress().made:
+                cut = job and job.ended and job.state != "COMPLETED" and not workpackage.recorded_reason()
+                run_costs.unmeasured[nodes] = job.ending() if job and cut else workpackage.reason()
+            seconds = job.elapsed_s if job else _between_launches(workpackage)
             if seconds > 0:
-                places.setdefault(each.step, set()).add(nodes)
-                before, _ = run_costs.costs.get(each.step, (0.0, 0))
-                cost = Cost(before + seconds * _nodes(each, job), len(places[each.step]))
-                run_costs.costs[each.step] = cost
+                places.setdefault(workpackage.step, set()).add(nodes)
+                before, _ = run_costs.costs.get(workpackage.step, (0.0, 0))
+                cost = Cost(before + seconds * _nodes(workpackage, job), len(places[workpackage.step]))
+                run_costs.costs[workpackage.step] = cost
     return run_costs
 
 
 def jobs_of(named: Iterable[BatchJob]) -> dict[JobId, Job]:
     """What is known of jobs, by number, as far as their batch systems answer and know them."""
     jobs = list(named)
-    found: dict[JobId, Job] = {}
+    known: dict[JobId, Job] = {}
     for scheduler, cluster in dict.fromkeys((job.scheduler, job.cluster) for job in jobs):
         with contextlib.suppress(SchedulerUnavailable, FileNotFoundError):
             here = {job.number for job in jobs if (job.scheduler, job.cluster) == (scheduler, cluster)}
-            found |= scheduler.ask(here, cluster)
-    return found
+            known |= scheduler.ask(here, cluster)
+    return known
 
 
 def _nodes(workpackage: Workpackage, job: Job | None) -> int:

@@ -90,13 +90,13 @@ def rising(night: Path, history: Path, name: str) -> list[str]:
     """A line for each counter of a node that rose faster in the night `name` than it may, the worst first;
     where the counters stand is remembered in `history`. night: the folder of its raw runs. Raises OSError."""
     stands = _stands(night)
-    found = [*_during_launches(night, stands), *_since(stands, _remembered(history))]
+    increases = [*_during_launches(night, stands), *_since(stands, _remembered(history))]
     worst: dict[tuple[str, str], NodeCounterIncrease] = {}
-    for each in sorted(found, key=lambda rose: (rose.chance, rose.allowed / rose.by)):
-        if each.chance < FALSE_LINE:
-            worst.setdefault((each.node, each.name), each)
+    for increase in sorted(increases, key=lambda rose: (rose.chance, rose.allowed / rose.by)):
+        if increase.chance < FALSE_LINE:
+            worst.setdefault((increase.node, increase.name), increase)
     _remember(history, name, stands)
-    lines = [str(each) for each in worst.values()]
+    lines = [str(increase) for increase in worst.values()]
     return lines[:MOST] + ([f"and {len(lines) - MOST} more counters that rise"] if lines[MOST:] else [])
 
 
@@ -109,10 +109,10 @@ def with_counters(night: NightVerdict, history: History) -> NightVerdict:
         for run in runs:
             if run not in of_night:
                 of_night[run] = _launches_of(history.records(run=run))
-        said = evidence(
-            suspect.nodes, (each for run in runs for each in of_night[run]), link=suspect.kind == "link"
+        words = evidence(
+            suspect.nodes, (launch for run in runs for launch in of_night[run]), link=suspect.kind == "link"
         )
-        text = f"{suspect.evidence}; meanwhile {said}" if said else suspect.evidence
+        text = f"{suspect.evidence}; meanwhile {words}" if words else suspect.evidence
         suspects.append(dataclasses.replace(suspect, evidence=text))
     return dataclasses.replace(night, suspects=tuple(suspects))
 
@@ -132,28 +132,28 @@ def with_links(verdict: NightVerdict, night: Path) -> NightVerdict:
     return dataclasses.replace(verdict, suspects=tuple(suspects))
 
 
-def _below(seen: Mapping[str, Any]) -> Iterator[str]:
+def _below(environment: Mapping[str, Any]) -> Iterator[str]:
     with contextlib.suppress(KeyError, TypeError):  # of another version
-        yield from with_lanes(seen.get("rdma") or (), 1)
-        yield from narrow(seen.get("pcie") or ())
+        yield from with_lanes(environment.get("rdma") or (), 1)
+        yield from narrow(environment.get("pcie") or ())
 
 
 def _launches_of(records: Iterable[Record]) -> list[DuringLaunch]:
     """Each launch once: its records have the same mark."""
     marks: dict[tuple[str, str, tuple[str, ...]], str] = {}
-    for each in records:
-        if each.hosts:
-            launch = each.raw, each.time, each.hosts
-            marks[launch] = max(marks.get(launch, ""), each.params.get(MOVED, ""), key=len)
+    for record in records:
+        if record.hosts:
+            launch = record.raw, record.time, record.hosts
+            marks[launch] = max(marks.get(launch, ""), record.params.get(MOVED, ""), key=len)
     return [DuringLaunch(hosts, of_mark(mark)) for (_, _, hosts), mark in marks.items()]
 
 
 def _stands(night: Path) -> Stands:
-    found = read_environments(night.rglob(f"work/{ENVIRONMENT}"))
+    environments = read_environments(night.rglob(f"work/{ENVIRONMENT}"))
     return {
-        node: seen
-        for node, seen in found.items()
-        if isinstance(seen.get("counters"), dict) and isinstance(seen.get("time"), str)
+        node: environment
+        for node, environment in environments.items()
+        if isinstance(environment.get("counters"), dict) and isinstance(environment.get("time"), str)
     }
 
 
@@ -169,30 +169,30 @@ def _during_launches(night: Path, stands: Stands) -> Iterator[NodeCounterIncreas
                     for name, by in counters.items():
                         rose[node, name] += by
     for (node, name), by in rose.items():
-        seen = stands.get(node) or next(iter(stands.values()), {})  # of one make, most likely
-        yield from _rose(node, name, by, seconds[node], seen, "of launches")
+        environment = stands.get(node) or next(iter(stands.values()), {})  # of one make, most likely
+        yield from _rose(node, name, by, seconds[node], environment, "of launches")
 
 
 def _since(stands: Stands, before: Mapping[str, Any]) -> Iterator[NodeCounterIncrease]:
     """What rose since an earlier night looked at the same node."""
-    for node, seen in stands.items():
+    for node, environment in stands.items():
         with contextlib.suppress(KeyError, TypeError, ValueError):
             earlier = before[node]
-            past = moment(seen["time"]) - moment(earlier["time"])
-            now = seen["counters"]  # those that are not 0
+            past = moment(environment["time"]) - moment(earlier["time"])
+            now = environment["counters"]  # those that are not 0
             for name, by in rise({**dict.fromkeys(now, 0), **earlier["counters"]}, now).items():
                 when = f"since night {earlier['night']}"
-                yield from _rose(node, name, by, past.total_seconds(), seen, when)
+                yield from _rose(node, name, by, past.total_seconds(), environment, when)
 
 
 def _rose(
-    node: str, name: str, by: int, seconds: float, seen: Mapping[str, Any], when: str
+    node: str, name: str, by: int, seconds: float, environment: Mapping[str, Any], when: str
 ) -> Iterator[NodeCounterIncrease]:
     """The counter with its limit, if it has one."""
     means, (owner, _, own) = meaning(name), name.partition(" ")
     if means not in _TOLD or seconds <= 0:
         return
-    rate = link_rate(owner, seen) if means == "error" and own not in _OF_LINKS else None
+    rate = link_rate(owner, environment) if means == "error" and own not in _OF_LINKS else None
     a_day = GRAVE_A_DAY if means == "down" else A_DAY
     if rate:
         limit = f"bit error rate {BIT_ERROR_RATE:g} at {rate / 1e9:g} Gbit/s"
@@ -201,24 +201,24 @@ def _rose(
         yield NodeCounterIncrease(node, name, by, seconds, a_day * seconds / _DAY_S, f"{a_day:g} a day", when)
 
 
-def link_rate(owner: str, seen: Mapping[str, Any]) -> float | None:
+def link_rate(owner: str, environment: Mapping[str, Any]) -> float | None:
     """Bits a second of the link that a counter's owner is: a port, an interface, or a device on PCI Express;
-    None where the node's ``environment.json``, `seen`, does not tell."""
-    for port in seen.get("rdma") or ():
+    None where the node's ``environment.json`` does not tell."""
+    for port in environment.get("rdma") or ():
         if owner == f"{port['device']}/{port['port']}":
             return port["rate_bit_s"] or None
-    for interface in seen.get("interfaces") or ():
+    for interface in environment.get("interfaces") or ():
         if owner == interface["name"]:
             return interface["speed_bit_s"] or None
-    for link in seen.get("pcie") or ():
+    for link in environment.get("pcie") or ():
         if owner == link["name"] and link["transfers_s"]:
             return float(link["transfers_s"] * link["width"])
     return None
 
 
 def _remembered(history: Path) -> Mapping[str, Any]:
-    found = read_json(history / STANDS)
-    return found if isinstance(found, dict) else {}
+    document = read_json(history / STANDS)
+    return document if isinstance(document, dict) else {}
 
 
 def _remember(history: Path, night: str, stands: Stands) -> None:
@@ -226,12 +226,12 @@ def _remember(history: Path, night: str, stands: Stands) -> None:
         new = {
             node: {
                 "night": night,
-                "time": seen["time"],
+                "time": environment["time"],
                 "counters": {
-                    name: value for name, value in seen["counters"].items() if meaning(name) in _TOLD
+                    name: value for name, value in environment["counters"].items() if meaning(name) in _TOLD
                 },
             }
-            for node, seen in stands.items()
+            for node, environment in stands.items()
         }
         every = {**_remembered(history), **new}
         ordered = {node: every[node] for node in sorted(every, key=natural)}

@@ -139,9 +139,9 @@ def dead_nodes(part: Part, night: Path) -> dict[str, str]:
     hosts = {host for record in records_of(part, night) for host in record.hosts}
     with contextlib.suppress(NoRun, SchedulerUnavailable, FileNotFoundError):
         workpackages = read_workpackages(find_run(night / part.name))
-        if not any(each.batch_job() for each in workpackages):
+        if not any(workpackage.batch_job() for workpackage in workpackages):
             return {}
-        for job in jobs_of(filter(None, (each.batch_job() for each in workpackages))).values():
+        for job in jobs_of(filter(None, (workpackage.batch_job() for workpackage in workpackages))).values():
             with contextlib.suppress(ValueError):  # a list so long that squeue cut it
                 hosts.update(expand(job.nodes))
         nodes = _slurm_nodes(hosts).items()

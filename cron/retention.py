@@ -53,24 +53,24 @@ def check(night: JournalEntry, runs: Path, history: Path) -> None:
     if not _NAME.fullmatch(night.name) or night.folder != folder:
         raise NotOurs(f"{night.folder} is no night's folder below {runs}")
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except FileNotFoundError:
         return
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise NotOurs(f"{folder} is no folder, or a link")
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise NotOurs(f"{folder} belongs to another user")
     try:
         mark = os.open(folder / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(mark, encoding="utf-8", errors="replace") as stream:
-            same = os.fstat(mark).st_uid == found.st_uid and stream.read(2**16) == _mark(night.name, history)
+            same = os.fstat(mark).st_uid == status.st_uid and stream.read(2**16) == _mark(night.name, history)
     except OSError:
         same = False
     if not same:
         raise NotOurs(f"{folder} does not bear this history's mark ({MARK})")
     for parent, folders, _ in os.walk(folder):
         for inner in (Path(parent, name) for name in folders):
-            if inner.lstat().st_dev != found.st_dev:
+            if inner.lstat().st_dev != status.st_dev:
                 raise NotOurs(f"{inner} is another file system")
 
 

@@ -29,7 +29,7 @@ from npc.template import filled_in
 SCRIPT: Final = "nightly.sh"
 _TEMPLATES: Final = Path(__file__).parent
 #: Variables that decide which tools, libraries and modules are found.
-_KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "MODULEPATH", "MODULESHOME", "SLURM_CONF", "LANG")
+_PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "MODULEPATH", "MODULESHOME", "SLURM_CONF", "LANG")
 _SIGN: Final = "npc night run"
 
 
@@ -50,10 +50,12 @@ class Crontab:
         shown = _run(self.program, "-l")
         if shown.returncode == 0:
             return shown.stdout
-        told = (shown.stderr + shown.stdout).strip()
-        if re.search(r"no crontab for|No such file", told):
+        printed = (shown.stderr + shown.stdout).strip()
+        if re.search(r"no crontab for|No such file", printed):
             return ""
-        raise NotInstalled(f"{self.program} -l: {told.splitlines()[-1] if told else 'fails without a word'}")
+        raise NotInstalled(
+            f"{self.program} -l: {printed.splitlines()[-1] if printed else 'fails without a word'}"
+        )
 
     def write(self, text: str) -> None:
         """Put `text` in the place of what is in it, and make sure that it is there. Raises `NotInstalled`."""
@@ -61,9 +63,9 @@ class Crontab:
             file.write(text)
             file.flush()
             given = _run(self.program, file.name)
-        told = (given.stderr + given.stdout).strip()
+        printed = (given.stderr + given.stdout).strip()
         if given.returncode or blocks(self.read()) != blocks(text):
-            raise NotInstalled(f"{self.program} did not take it: {told or 'without a word'}")
+            raise NotInstalled(f"{self.program} did not take it: {printed or 'without a word'}")
 
 
 def _run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -78,13 +80,16 @@ SCRONTAB: Final = Crontab("scrontab")
 
 def script_text(home: Path, words: Sequence[str]) -> str:
     """The script that begins a night: ``npc night run WORDS`` in the folder `home`, in this environment."""
-    kept = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
+    variables = {name: os.environ[name] for name in _PASSED_ON if os.environ.get(name)}
     if os.environ.get(WORKPLACE):
-        kept[WORKPLACE] = str(home)
+        variables[WORKPLACE] = str(home)
     own = (home / ".venv/bin/npc", Path(sys.executable).with_name("npc"))
     program = next((str(npc) for npc in own if npc.exists()), shutil.which("npc") or "npc")
     return filled_in(
-        _TEMPLATES / "nightly.sh.in", kept=kept, home=home, command=[program, "night", "run", *words]
+        _TEMPLATES / "nightly.sh.in",
+        variables=variables,
+        home=home,
+        command=[program, "night", "run", *words],
     )
 
 
@@ -150,8 +155,8 @@ def systemd_units(name: str, at: Sequence[time], script: Path, limit_s: float) -
 
 def blocks(table: str) -> dict[str, str]:
     """Our blocks in a table: name of the platform → its lines."""
-    found = re.finditer(rf"^# >>> {_SIGN} (.+)\n((?:.*\n)*?)# <<< {_SIGN} \1(?:\n|\Z)", table, re.MULTILINE)
-    return {match[1]: match[2] for match in found}
+    matches = re.finditer(rf"^# >>> {_SIGN} (.+)\n((?:.*\n)*?)# <<< {_SIGN} \1(?:\n|\Z)", table, re.MULTILINE)
+    return {match[1]: match[2] for match in matches}
 
 
 def with_block(table: str, name: str, block: str) -> str:

@@ -44,13 +44,13 @@ def reached_at(own: HostView, others: Iterable[HostView]) -> list[str]:
     if not away:
         loopbacks = [entry for entry in own.interfaces if ipaddress.ip_address(entry.address).is_loopback]
         return [entry.address for entry in sorted(loopbacks or own.interfaces, key=_preference)][:1]
-    found: dict[str, None] = {}
+    reachable: dict[str, None] = {}
     for other in away.values():
         good = [entry for entry in usable(own, other) if not entry.address.startswith("fe80:")]
         networks = _networks(other)
         shared = [entry for entry in good if _network(entry) in networks]
-        found |= dict.fromkeys(entry.address for entry in shared or good)
-    return list(found)
+        reachable |= dict.fromkeys(entry.address for entry in shared or good)
+    return list(reachable)
 
 
 def names_to_try(server: HostView, replace: Sequence[str] | None) -> list[str]:
@@ -107,8 +107,8 @@ def interface_of(server: HostView, client: HostView, address: str) -> str:
 def fill(argv: Sequence[str], address: str, port: int) -> tuple[str, ...]:
     """The command with HOSTNAME, PORT and PORT+1 replaced; ``$HOSTNAME`` and longer words are left alone."""
 
-    def value(found: re.Match[str]) -> str:
-        return address if found[0] == "HOSTNAME" else str(port + bool(found[1]))
+    def value(match: re.Match[str]) -> str:
+        return address if match[0] == "HOSTNAME" else str(port + bool(match[1]))
 
     return tuple(_PLACE.sub(value, argument) for argument in argv)
 

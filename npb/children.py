@@ -25,12 +25,15 @@ NOT_FOUND: Final = "not found in PATH"
 
 
 class OutputPart(NamedTuple):
-    """A part of what a tool printed. stream: ``out`` or ``err``; start, size: bytes of it that are kept;
-    printed: bytes of it that there are."""
+    """A part of what a tool printed."""
 
+    #: ``out`` or ``err``.
     stream: str
+    #: Where it begins in the stream, in bytes.
     start: int
+    #: How many bytes of it are sent.
     size: int
+    #: How many bytes it has.
     printed: int
 
 

@@ -29,7 +29,7 @@ _LEAST_FACTOR: Final = 1.1
 
 def draw(
     results: Sequence[PairResult],
-    found: Localisation,
+    localisation: Localisation,
     path: Path,
     *,
     title: str,
@@ -49,33 +49,36 @@ def draw(
         raise ValueError("no pairs to draw")
     values: dict[Pair, list[float]] = {}
     for result in results:
-        each = values.setdefault((result.a, result.b), [])
+        of_pair = values.setdefault((result.a, result.b), [])
         if result.usable and result.value is not None:
-            each.append(result.value)
-    pairs = Pairs(values, unit, found.better, found.typical or 1.0, topology, MAX_NODES)
+            of_pair.append(result.value)
+    pairs = Pairs(values, unit, localisation.better, localisation.typical or 1.0, topology, MAX_NODES)
     named = [
-        f"{s.whom} " + ("dead" if s.slowdown is None else f"{s.slowdown:.1%} slower") for s in found.suspects
+        f"{s.whom} " + ("dead" if s.slowdown is None else f"{s.slowdown:.1%} slower")
+        for s in localisation.suspects
     ]
-    typical = "" if found.typical is None else f", median {format_quantity(found.typical, unit)}"
+    typical = (
+        "" if localisation.typical is None else f", median {format_quantity(localisation.typical, unit)}"
+    )
     grid = pairs.grid(
         "pairs",
         f"{title}{typical}",
         "",
-        blamed={host for suspect in found.suspects for host in suspect.nodes},
-        links=[suspect.nodes for suspect in found.suspects if suspect.kind == "link"],
+        blamed={host for suspect in localisation.suspects for host in suspect.nodes},
+        links=[suspect.nodes for suspect in localisation.suspects if suspect.kind == "link"],
     )
     nodes = len(pairs.groups[0][1])
     columns = f"client (median of each group, about {nodes} nodes)" if nodes > 1 else "client"
     save_grid(
         replace(grid, column_title=columns, source=source),
         path,
-        subtitle=found.conclusion(named, 3),
-        below=_strip(pairs, found) if len(pairs.hosts) > MAX_NODES else None,
+        subtitle=localisation.conclusion(named, 3),
+        below=_strip(pairs, localisation) if len(pairs.hosts) > MAX_NODES else None,
         least=_LEAST_FACTOR,
     )
 
 
-def _strip(pairs: Pairs, found: Localisation) -> Chart:
+def _strip(pairs: Pairs, localisation: Localisation) -> Chart:
     """Every node by itself: the median of its pairs."""
     own: defaultdict[str, list[float]] = defaultdict(list)
     for pair, ratio in pairs.ratios.items():
@@ -86,7 +89,7 @@ def _strip(pairs: Pairs, found: Localisation) -> Chart:
     y = quantity_axis("median of its pairs\nover the median", known or [1.0], "1", log=False)
     ticks = tuple(Tick(at, f"{at:g}") for at in linear_ticks(0, len(pairs.hosts)))
     x = Axis("node, in the order above", -1.0, float(len(pairs.hosts)), False, ticks)
-    kinds = {host: suspect.kind for suspect in reversed(found.suspects) for host in suspect.nodes}
+    kinds = {host: suspect.kind for suspect in reversed(localisation.suspects) for host in suspect.nodes}
     places = list(zip(range(len(medians)), pairs.hosts, medians, strict=True))
     ill = [(at, host, middle) for at, host, middle in places if host in kinds and middle is not None]
     named = [(at, host, middle) for at, host, middle in ill if kinds[host] == "node"][:_MOST_NAMED]

@@ -15,17 +15,22 @@ _TRIES: Final = 50
 
 
 class Address(NamedTuple):
-    """An address of this host: interface's name, address, length of the network's prefix."""
+    """An address of this host."""
 
+    #: Of the interface.
     name: str
+    #: As numbers.
     address: str
+    #: Length of the network's prefix, in bits.
     prefix: int
 
 
 class HostView(NamedTuple):
-    """What a host says of itself. `identity` is the same for processes that share a network stack."""
+    """What a host says of itself."""
 
+    #: Host name.
     name: str
+    #: The same for all processes that share a network stack.
     identity: str
     interfaces: tuple[Address, ...]
 
@@ -35,10 +40,10 @@ def interfaces() -> tuple[Address, ...]:
     import psutil  # not at the start of each process of a launch: once a node is enough
 
     return tuple(
-        Address(name, each.address.partition("%")[0], _bits(each.netmask))
+        Address(name, address.address.partition("%")[0], _bits(address.netmask))
         for name, addresses in psutil.net_if_addrs().items()
-        for each in addresses
-        if each.family in (socket.AF_INET, socket.AF_INET6)
+        for address in addresses
+        if address.family in (socket.AF_INET, socket.AF_INET6)
     )
 
 
@@ -49,8 +54,8 @@ def free_port() -> int:
         port = _PORTS.start + int.from_bytes(os.urandom(4), "big") % len(_PORTS)
         with contextlib.suppress(OSError), contextlib.ExitStack() as bound:
             for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-                for each in (port, port + 1):
-                    bound.enter_context(socket.socket(socket.AF_INET, kind)).bind(("", each))
+                for number in (port, port + 1):
+                    bound.enter_context(socket.socket(socket.AF_INET, kind)).bind(("", number))
             break
     return port
 
@@ -71,17 +76,17 @@ def own_view() -> HostView:
 
 def look_up(names: Iterable[str]) -> dict[str, list[str]]:
     """Addresses of names as this host resolves them, in the resolver's order; none if it knows none."""
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for name in names:
         try:
             answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             answers = []
-        found[name] = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
-    return found
+        by_name[name] = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+    return by_name
 
 
 def from_json(value: Sequence[Any]) -> HostView:
     """From the wire, where a named tuple is a list."""
-    name, identity, found = value
-    return HostView(name, identity, tuple(Address(*entry) for entry in found))
+    name, identity, entries = value
+    return HostView(name, identity, tuple(Address(*entry) for entry in entries))

@@ -22,18 +22,20 @@ _END_BYTES: Final = 2**16
 
 
 class Stream:
-    """One of a tool's two streams, as far as it is kept. size: bytes kept; printed: bytes that there were."""
+    """One of a tool's two streams, as far as there is room for it."""
 
     def __init__(self, data: bytes = b"") -> None:
         self._begin = bytearray()
         self._rest: IO[bytes] | None = None
         self._full = False
+        #: Bytes that are stored here.
         self.size = 0
+        #: Bytes that the tool printed.
         self.printed = len(data)
         self.add(data)
 
     def add(self, data: bytes) -> None:
-        """Keep more of it, as far as the disk has room: `size` tells how far that was."""
+        """Store more of it, as far as the disk has room: `size` tells how far that was."""
         room = _IN_MEMORY_BYTES - len(self._begin)
         self._begin += data[:room]
         self.size += min(room, len(data))

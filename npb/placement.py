@@ -34,9 +34,9 @@ FRONT_ENDS: Final = (
 def launcher_chain(pid: int) -> list[tuple[int, str]]:
     """Pids and names from the parent of `pid` up to the MPI launcher's daemon; the parent alone if there is
     none."""
-    found = ancestors(pid)
-    last = next((place for place, (_, name) in enumerate(found) if name in LAUNCHERS), 0)
-    return found[: last + 1]
+    chain = ancestors(pid)
+    last = next((place for place, (_, name) in enumerate(chain) if name in LAUNCHERS), 0)
+    return chain[: last + 1]
 
 
 def watch_launcher(pid: int) -> list[int]:

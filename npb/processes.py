@@ -36,36 +36,36 @@ def adopt_orphans() -> None:
 
 def ancestors(pid: int) -> list[tuple[int, str]]:
     """(pid, command name) of the living ancestors of a process, the parent first."""
-    found: list[tuple[int, str]] = []
+    parents: list[tuple[int, str]] = []
     process = processes.read(pid)
     while process and process.parent > 0:
         process = processes.read(process.parent)
         if process:
-            found.append((process.pid, process.name))
-    return found
+            parents.append((process.pid, process.name))
+    return parents
 
 
 def descendants(pid: int, without: Collection[int] = ()) -> list[int]:
     """Living descendants of a process, parents before children, but not those in `without` and theirs."""
     children_of = _children_of if _LISTS_CHILDREN else _process_table().__getitem__
-    found: list[int] = []
+    living: list[int] = []
     waiting = [pid]
     while waiting:
         for child in children_of(waiting.pop()):
             if child not in without and processes.read(child):
-                found.append(child)
+                living.append(child)
                 waiting.append(child)
-    return found
+    return living
 
 
 def _children_of(pid: int) -> list[int]:
     """Children of all threads of a process, ended ones included; none if it is gone."""
-    found: list[int] = []
+    children: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  runs every millisecond
             with contextlib.suppress(OSError):
-                found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
-    return found
+                children += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return children
 
 
 def _process_table() -> dict[int, list[int]]:
@@ -112,13 +112,13 @@ def end_descendants(grace_s: float) -> None:
     deadline = time.monotonic() + grace_s
     pid = os.getpid()
     own = _command_line(pid)
-    asked: set[int] = set()
+    terminated: set[int] = set()
     while has_children() and time.monotonic() < deadline + UNKILLABLE_S:
         for descendant in descendants(pid):
             if time.monotonic() < deadline and _command_line(descendant) == own:
-                if descendant not in asked:
+                if descendant not in terminated:
                     signal_each([descendant], signal.SIGTERM)
-                    asked.add(descendant)
+                    terminated.add(descendant)
             else:
                 signal_each([descendant], signal.SIGKILL)
         time.sleep(0.002)

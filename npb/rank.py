@@ -147,10 +147,10 @@ def _start_mpi(to_agent: socket.socket) -> None:
         library = MPI.Get_library_version().split("\n")[0].split(",")[0].rstrip("\0 ")
         MPI.Finalize()
         raise _Unusable(_too_few(library))
-    seen = _receive(to_agent)
-    if seen is None:
+    start = _receive(to_agent)
+    if start is None:
         raise _Unusable(f"the agent on {socket.gethostname()} was killed before MPI had started")
-    views = world.gather(seen["view"])
+    views = world.gather(start["view"])
     control = None
     if rank == 0:
         _send(to_agent, {"rank": 0, "views": views})

@@ -58,9 +58,9 @@ def datagrams_received() -> int:
             rows = Path(f"/proc/self/net/{table}").read_text().splitlines()
         except OSError:
             continue
-        found = [row.split() for row in rows if row.startswith(key)]
-        if table == "snmp" and len(found) == 2:
-            total += int(found[1][found[0].index("InDatagrams")])
-        elif table == "snmp6" and found:
-            total += int(found[0][1])
+        cells = [row.split() for row in rows if row.startswith(key)]
+        if table == "snmp" and len(cells) == 2:
+            total += int(cells[1][cells[0].index("InDatagrams")])
+        elif table == "snmp6" and cells:
+            total += int(cells[0][1])
     return total

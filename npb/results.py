@@ -248,13 +248,16 @@ def _failure_line(launch: Launch) -> str:
 
 def _series(records: Iterable[Record]) -> list[list[Record]]:
     """Good records that repeat each other, in order of first appearance."""
-    found: dict[tuple[Series, tuple[str, ...]], list[Record]] = {}
+    by_identity: dict[tuple[Series, tuple[str, ...]], list[Record]] = {}
     for record in records:
         if record.ok:
-            found.setdefault((Series.of(record), record.hosts), []).append(record)
-    return sorted(
-        found.values(), key=lambda some: (some[0].hosts, some[0].case, some[0].metric, some[0].size or 0)
-    )
+            by_identity.setdefault((Series.of(record), record.hosts), []).append(record)
+
+    def order(records: Sequence[Record]) -> tuple[tuple[str, ...], str, str, int]:
+        first = records[0]
+        return first.hosts, first.case, first.metric, first.size or 0
+
+    return sorted(by_identity.values(), key=order)
 
 
 def _summary_row(records: Sequence[Record]) -> tuple[str, ...]:

@@ -32,19 +32,20 @@ class InvalidPattern(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Rounds of pairs among the ranks 0…nodes-1; iterate over it to get them.
+    """Rounds of pairs among the ranks 0…nodes-1; iterate over it to get them."""
 
-    pattern: as it was asked for. pairs: how many in all. seed: what ``sample`` was drawn with, else None.
-    serial: one pair at a time, whatever round it belongs to. fixed: the roles are what was asked for, and
-    stay so when the pattern is run again.
-    """
-
+    #: As the command line has it.
     pattern: str
+    #: How many ranks there are.
     nodes: int
     rounds: Sequence[Round] | AllPairs
+    #: How many pairs all rounds have.
     pairs: int
+    #: What ``sample`` was drawn with; None for other patterns.
     seed: int | None = None
+    #: Whether one pair is measured at a time, whatever round it belongs to.
     serial: bool = False
+    #: Whether server and client stay what they are when the pattern is run again.
     fixed: bool = False
 
     def of_run(self, run: int) -> Iterator[Round]:
@@ -191,11 +192,11 @@ def read_pairs(path: Path, hosts: Sequence[str]) -> list[Pair]:
             ranks.setdefault(name, []).append(rank)
 
     def rank_of(name: str, where: str) -> int:
-        found = ranks.get(name) or ranks.get(name.partition(".")[0], [])
-        if len(found) != 1:
-            what = f"{len(found)} ranks run on" if found else "no rank runs on"
+        there = ranks.get(name) or ranks.get(name.partition(".")[0], [])
+        if len(there) != 1:
+            what = f"{len(there)} ranks run on" if there else "no rank runs on"
             raise InvalidPattern(f"{where}: {what} {name!r}; hosts of this job: {several(hosts, 8)}")
-        return found[0]
+        return there[0]
 
     pairs: list[Pair] = []
     for number, line in enumerate(read_text(path, "replace").splitlines(), 1):

@@ -33,19 +33,23 @@ class BadRepeat(ValueError):
 
 @dataclass(frozen=True)
 class Repeat:
-    """One swept option: its name and its values as they stand on a command line."""
+    """One swept option."""
 
     name: str
+    #: As they stand on a command line.
     values: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class SweepStep:
-    """One step of a sweep: which value each repeat has, and the commands with those values in place."""
+    """One step of a sweep."""
 
+    #: By name of a repeat its value.
     values: Mapping[str, str]
+    #: The commands with these values in place.
     server: tuple[str, ...]
     client: tuple[str, ...]
+    #: How often it was measured before.
     sample: int = 0
 
 
@@ -90,13 +94,13 @@ def plan(
     if steps > MAX_STEPS:
         raise BadRepeat(f"the repeats make {steps} steps; {MAX_STEPS} is the limit")
     placed = {repeat.name for repeat in own}
-    found = []
+    steps_in_order = []
     for sample in range(runs):
         for values in itertools.product(*(repeat.values for repeat in repeats.values())):
             at = dict(zip(repeats, values, strict=True))
             own_server, own_client = (_fill(argv, at, placed) for argv in (server_command, client_command))
-            found.append(SweepStep(at, own_server, own_client, sample))
-    return found
+            steps_in_order.append(SweepStep(at, own_server, own_client, sample))
+    return steps_in_order
 
 
 def _read(argv: Sequence[str], repeats: dict[str, Repeat]) -> _Command:

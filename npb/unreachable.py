@@ -1,7 +1,7 @@
 """Who does not answer: nodes and links whose measurements fail more often than by accident.
 
-Failures come in pairs of nodes, too: the node with the most of them that nobody else explains is taken
-first, its pairs are set aside, and so on; what remains may be a link. The rate of accidental failures is
+A failure belongs to two nodes. The node with the most failures that no other suspect explains is taken first,
+its failures are set aside, and so on; what remains may be a link. The rate of accidental failures is
 estimated from the failures in which the suspect has no part.
 """
 
@@ -23,9 +23,11 @@ MIN_FAILURES: Final = 2
 
 
 class UnreachableSuspects(NamedTuple):
-    """Suspects that do not answer, and failures that blame nobody, one a pair that never succeeded."""
+    """What the failed measurements say."""
 
+    #: Nodes and links that do not answer.
     suspects: list[PairSuspect]
+    #: Failures that blame nobody, one of each pair that never succeeded.
     unexplained: list[PairResult]
 
 
@@ -42,15 +44,15 @@ def unreachable(results: Sequence[PairResult], failures: Sequence[PairResult]) -
     while open_failures:
         count = Counter(name for result in open_failures for name in (result.a, result.b))
         name = max(count, key=lambda name: (count[name], failed[name] / total[name], name))
-        mine = [result for result in open_failures if name in (result.a, result.b)]
+        own = [result for result in open_failures if name in (result.a, result.b)]
         rest = [result for result in open_failures if name not in (result.a, result.b)]
-        chance = len(total) * chance_of_failures(len(mine), total[name], len(rest), len(results))
+        chance = len(total) * chance_of_failures(len(own), total[name], len(rest), len(results))
         # Two nodes with the same failures are a link, unless one of them never answers anybody.
         shared = any(other != name and count[other] == count[name] for other in count)
         answers = failed[name] < total[name]
-        if len(mine) < MIN_FAILURES or chance > FALSE_DEAD or (shared and answers):
+        if len(own) < MIN_FAILURES or chance > FALSE_DEAD or (shared and answers):
             break
-        suspects.append(_suspect("node", name, mine, total[name], chance))
+        suspects.append(_suspect("node", name, own, total[name], chance))
         open_failures = rest
     links = _links(open_failures, results)
     return UnreachableSuspects(suspects + links.suspects, links.unexplained)
@@ -59,29 +61,29 @@ def unreachable(results: Sequence[PairResult], failures: Sequence[PairResult]) -
 def _links(failures: Sequence[PairResult], results: Sequence[PairResult]) -> UnreachableSuspects:
     attempts = {pair: len(made) for pair, made in _by_pair(results).items()}
     suspects, unexplained = [], []
-    for pair, mine in sorted(_by_pair(failures).items(), key=lambda item: -len(item[1])):
-        if len(mine) < attempts[pair]:
+    for pair, own in sorted(_by_pair(failures).items(), key=lambda item: -len(item[1])):
+        if len(own) < attempts[pair]:
             continue
-        others = len(failures) - len(mine)
-        chance = len(attempts) * chance_of_failures(len(mine), len(mine), others, len(results))
-        if len(mine) >= MIN_FAILURES and chance <= FALSE_DEAD:
-            suspects.append(_suspect("link", f"{mine[0].a}–{mine[0].b}", mine, attempts[pair], chance))
+        others = len(failures) - len(own)
+        chance = len(attempts) * chance_of_failures(len(own), len(own), others, len(results))
+        if len(own) >= MIN_FAILURES and chance <= FALSE_DEAD:
+            suspects.append(_suspect("link", f"{own[0].a}–{own[0].b}", own, attempts[pair], chance))
         else:
-            unexplained.append(mine[0])
+            unexplained.append(own[0])
     return UnreachableSuspects(suspects, unexplained)
 
 
 def _by_pair(results: Sequence[PairResult]) -> dict[frozenset[str], list[PairResult]]:
-    found: dict[frozenset[str], list[PairResult]] = defaultdict(list)
+    by_pair: dict[frozenset[str], list[PairResult]] = defaultdict(list)
     for result in results:
-        found[frozenset((result.a, result.b))].append(result)
-    return found
+        by_pair[frozenset((result.a, result.b))].append(result)
+    return by_pair
 
 
-def _suspect(kind: Kind, name: str, mine: Sequence[PairResult], total: int, chance: float) -> PairSuspect:
-    reasons = Counter(result.status.removeprefix("failed: ") for result in mine).most_common(2)
+def _suspect(kind: Kind, name: str, own: Sequence[PairResult], total: int, chance: float) -> PairSuspect:
+    reasons = Counter(result.status.removeprefix("failed: ") for result in own).most_common(2)
     why = "; ".join(f"{reason}, {times}×" if times > 1 else reason for reason, times in reasons)
-    servers = {result.a == name for result in mine}
+    servers = {result.a == name for result in own}
     where = (
         f", all as {'server' if True in servers else 'client'}"
         if kind == "node" and len(servers) == 1
@@ -90,9 +92,9 @@ def _suspect(kind: Kind, name: str, mine: Sequence[PairResult], total: int, chan
     return pair_suspect(
         kind,
         name,
-        (name,) if kind == "node" else (mine[0].a, mine[0].b),
-        evidence=f"{len(mine)} of {total} measurements failed{where} ({why})",
+        (name,) if kind == "node" else (own[0].a, own[0].b),
+        evidence=f"{len(own)} of {total} measurements failed{where} ({why})",
         chance=chance,
-        measurements=mine,
+        measurements=own,
         readings=total,
     )

@@ -39,11 +39,11 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
 
     folder = folder_of(history, platform_folder(suite(), platform).name)
     past = History(folder)
-    nights = {each.run: each.begun for each in past.nights()}
+    nights = {past_night.run: past_night.begun for past_night in past.nights()}
     postponed: dict[str, tuple[str, ...]] = {}
-    for each in Journal(folder).entries():  # one that measured nothing is none of the history's
-        nights.setdefault(each.name, each.begun.isoformat())
-        postponed[each.name] = each.postponed
+    for entry in Journal(folder).entries():  # one that measured nothing is none of the history's
+        nights.setdefault(entry.name, entry.begun.isoformat())
+        postponed[entry.name] = entry.postponed
     chosen = night or max(nights, key=lambda run: nights[run], default="")
     if chosen not in nights:
         last = ", ".join(sorted(nights)[-3:])

@@ -117,15 +117,15 @@ def show(history: Path | None) -> None:
 
     for table in (schedule.CRONTAB, schedule.SCRONTAB):
         try:
-            found = schedule.blocks(table.read())
+            blocks = schedule.blocks(table.read())
         except schedule.NotInstalled as error:
             click.echo(str(error))
             continue
-        for name, lines in found.items():
+        for name, lines in blocks.items():
             for line in lines.splitlines():
                 if not line.startswith("#"):
                     click.echo(f"{table.program}: {name}: {line}")
-        if not found:
+        if not blocks:
             click.echo(f"{table.program}: no nights")
     home = (history or workplace() / HISTORY).resolve()
     for folder in sorted(path.parent for path in home.glob("*/nights.jsonl")):

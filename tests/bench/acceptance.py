@@ -69,8 +69,8 @@ class Noise(NamedTuple):
         """Logarithms of healthy values."""
         normal = rng.standard_t(4, shape) / np.sqrt(2) if self.heavy else rng.standard_normal(shape)
         low = np.log1p(-rng.uniform(0.1, 0.5, shape))
-        found: Floats = self.sigma * normal + np.where(rng.random(shape) < outliers, low, 0.0)
-        return found
+        values: Floats = self.sigma * normal + np.where(rng.random(shape) < outliers, low, 0.0)
+        return values
 
 
 class Simulated(NamedTuple):
@@ -100,8 +100,8 @@ def simulate(
 def best_scores(kind: str, seed: int, shape: tuple[int, int], step: float = 0.0) -> Floats:
     """S × T log-likelihood ratios of a 5 % step in the last three nights against none, by who knows all."""
     fault = np.repeat([0.0, np.log1p(-step)], [shape[1] - 3, 3])
-    first, _, told = noise.nights(kind, np.random.default_rng(seed), shape, fault, outliers=0.0)
-    values, shift = first - told, float(np.log1p(-STEP))
+    first, _, lows = noise.nights(kind, np.random.default_rng(seed), shape, fault, outliers=0.0)
+    values, shift = first - lows, float(np.log1p(-STEP))
     if kind == "two levels":
         ratios = _log_density_of_levels(values - shift) - _log_density_of_levels(values)
         return ratios + np.roll(ratios, 1, axis=1) + np.roll(ratios, 2, axis=1)
@@ -113,10 +113,10 @@ def best_scores(kind: str, seed: int, shape: tuple[int, int], step: float = 0.0)
     matrix = covariance[np.abs(np.subtract.outer(lags, lags))]
     weights = np.linalg.solve(matrix, np.where(lags < 3, shift, 0.0))
     padded = np.pad(values, ((0, 0), (LAGS_OF_BEST - 1, 0)))
-    found: Floats = (
+    filtered: Floats = (
         np.lib.stride_tricks.sliding_window_view(padded, LAGS_OF_BEST, axis=1)[..., ::-1] @ weights
     )
-    return found
+    return filtered
 
 
 def _log_density_of_levels(values: Floats) -> Floats:
@@ -126,8 +126,8 @@ def _log_density_of_levels(values: Floats) -> Floats:
         weight * np.exp(-((values - middle) ** 2) / (2 * variance))
         for weight, middle in ((1 - share, share * by), (share, share * by - by))
     ]
-    found: Floats = np.log(parts[0] + parts[1])
-    return found
+    logarithms: Floats = np.log(parts[0] + parts[1])
+    return logarithms
 
 
 def beginnings(alarms: NDArray[np.bool_]) -> int:
@@ -181,10 +181,10 @@ def accuse(seed: int, loss: float, last: int) -> tuple[bool, bool, bool]:
     """Of one cluster: whether the bad node leads the list, whether it is named, whether somebody else is."""
     rng = np.random.default_rng(seed)
     bad = int(rng.integers(200)) if loss else -1
-    found = localise_nights(panel(cluster_nights(rng, Noise(0.02), bad=bad, loss=loss, last=last)))
+    suspects = localise_nights(panel(cluster_nights(rng, Noise(0.02), bad=bad, loss=loss, last=last)))
     name = f"n{bad:03d}"
-    named = {suspect.name for suspect in found if suspect.named}
-    return bool(found) and found[0].name == name, name in named, bool(named - {name})
+    named = {suspect.name for suspect in suspects if suspect.named}
+    return bool(suspects) and suspects[0].name == name, name in named, bool(named - {name})
 
 
 def disturbed_nights(rng: Rng, sigma: float, nodes: int = 6, nights: int = 25) -> Iterator[HistoryRow]:
@@ -221,8 +221,8 @@ def delays_of_change(kind: str, seed: int, series: int, step: float, nights: int
     61 looked at every third; 99 if it is not."""
 
     def delay(values: Floats) -> int:
-        found = ((night, changed(values[: 100 + night])) for night in range(1, 62, 3))
-        return next((night for night, change in found if change and change.effect < 0), 99)
+        by_night = ((night, changed(values[: 100 + night])) for night in range(1, 62, 3))
+        return next((night for night, change in by_night if change and change.effect < 0), 99)
 
     values = simulate(kind, seed, (series, 161), step, 61, nights).values
     return [delay(of) for of in values]
@@ -256,8 +256,8 @@ def otava(histories: list[list[float]]) -> list[list[int]] | str:
                 capture_output=True, text=True, check=True, timeout=1800,
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stderr", "") or b""
-            last = (said.decode() if isinstance(said, bytes) else said).strip().splitlines()[-1:]
+            printed = getattr(error, "stderr", "") or b""
+            last = (printed.decode() if isinstance(printed, bytes) else printed).strip().splitlines()[-1:]
             return f"{OTAVA} cannot be had: {' '.join(last) or error}"
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -304,7 +304,7 @@ def speed(rows: int) -> None:
         nights = rows // 2000
         for day in range(0, nights, 28):
             month = range(day, min(day + 28, nights))
-            history.append(record for each in month for record in night_of_records(each, 400, 5))
+            history.append(record for night in month for record in night_of_records(night, 400, 5))
         records = night_of_records(nights, 400, 5)
         key = history.keys()[17]  # as the judgement of the night before did: all rows are in the cache
         append = _timed(partial(history.append, records))
@@ -344,10 +344,10 @@ def judged_table(pool_map: Callable[..., list[Any]], series: int) -> bool:
     for kind in noise.ALL:
         seeds = range(max(series // chunk[0], 1))
         quiet = pool_map(simulate, [(kind, seed, chunk) for seed in seeds])
-        alarms = sum(beginnings(each.scores[:, KNOWN_NIGHTS:] >= THRESHOLD) for each in quiet)
+        alarms = sum(beginnings(scored.scores[:, KNOWN_NIGHTS:] >= THRESHOLD) for scored in quiet)
         rate = alarms / (chunk[0] * len(seeds))
-        again = float(np.mean([each.again for each in quiet]))
-        found, in_two = (
+        again = float(np.mean([scored.again for scored in quiet]))
+        within_three, in_two = (
             _found(pool_map(simulate, [(kind, 1000 + seed, chunk, step) for seed in seeds]), nights)
             for step, nights in ((STEP, 3), (0.10, 2))
         )
@@ -357,7 +357,7 @@ def judged_table(pool_map: Callable[..., list[Any]], series: int) -> bool:
                 power_of_best(kind, max(rate, 1 / chunk[0] / len(seeds)), pool_map, seeds, chunk),
                 GOAL,
             )
-            good &= best - found <= GOAL_POWER
+            good &= best - within_three <= GOAL_POWER
         few = range(2 * len(seeds)), 10
         false = sum(pool_map(year_of_changes, [(kind, seed, few[1]) for seed in few[0]]))
         changes = false / (few[1] * len(few[0]))
@@ -369,8 +369,8 @@ def judged_table(pool_map: Callable[..., list[Any]], series: int) -> bool:
         known = "" if np.isnan(best) else f"{best:.0%}"
         cells = " ".join(f"{f'{delay:.0f}' if delay <= 61 else '> 60':>9}" for delay in delays)
         print(
-            f"{kind:24} {rate:7.3f} ({alarms:3d}) {found:6.0%} {known:>10} {in_two:10.0%} {again:13.1%} "
-            f"{changes:9.2f} ({false:3d}) {cells}",
+            f"{kind:24} {rate:7.3f} ({alarms:3d}) {within_three:6.0%} {known:>10} {in_two:10.0%} "
+            f"{again:13.1%} {changes:9.2f} ({false:3d}) {cells}",
             flush=True,
         )
     return good
@@ -378,7 +378,7 @@ def judged_table(pool_map: Callable[..., list[Any]], series: int) -> bool:
 
 def _found(stepped: list[Simulated], nights: int) -> float:
     """In which share of series a step is found in the first nights of it."""
-    scores = np.concatenate([each.scores[:, -3:][:, :nights] for each in stepped])
+    scores = np.concatenate([scored.scores[:, -3:][:, :nights] for scored in stepped])
     return float((scores >= THRESHOLD).any(axis=1).mean())
 
 
@@ -403,9 +403,9 @@ def compare(trials: int) -> None:
     stepped = noise.draw(rng, (trials * 10, 33)), noise.draw(rng, (trials * 10, 33))
     for draws in stepped:
         draws[:, 30:] += np.log(0.95)
-    found = plain_threshold(*stepped)[:, -3:].any(axis=1).mean()
+    share = plain_threshold(*stepped)[:, -3:].any(axis=1).mean()
     print(
-        f"\nplain threshold, 2 % normal: {false:.4f} false alarms a year, a 5 % step in 3 nights {found:.1%}"
+        f"\nplain threshold, 2 % normal: {false:.4f} false alarms a year, a 5 % step in 3 nights {share:.1%}"
     )
     histories = np.exp(noise.draw(rng, (trials, YEAR)))
     broken = np.exp(noise.draw(rng, (trials, 103)))

@@ -17,12 +17,12 @@ from multiprocessing import Pool
 from typing import NamedTuple
 
 import numpy as np
-from npc.npb.worst_pairs import worst_pairs
 
 from npc.machine.fabric import Group, Topology
 from npc.npb.localise import localise_pairs
 from npc.npb.schedule import schedule
 from npc.npb.slow_groups import MIN_SLOWDOWN
+from npc.npb.worst_pairs import worst_pairs
 from npc.records.pair_verdicts import PairResult
 
 LEAF = 32
@@ -97,8 +97,8 @@ def trial(seed: int, scenario: Scenario, nodes: int, rounds: int, noise: float, 
         values = measure([(rank[a], rank[b]) for a, b in chosen])
         results += [PairResult(a, b, v, attempt=1) for (a, b), v in zip(chosen, values, strict=True)]
     named = [suspect.name for suspect in localise_pairs(results, topology=topology).suspects]
-    found = len(culprits.intersection(named))
-    return BlameOutcome(set(named[: len(culprits)]) == culprits, found, len(named) - found)
+    right = len(culprits.intersection(named))
+    return BlameOutcome(set(named[: len(culprits)]) == culprits, right, len(named) - right)
 
 
 Run = Callable[..., list[BlameOutcome]]

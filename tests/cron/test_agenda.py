@@ -90,13 +90,13 @@ def test_without_a_budget_a_night_is_one_part(tmp_path: Path) -> None:
 def test_a_budget_measures_what_waits_longest_and_names_what_is_left_out(tmp_path: Path) -> None:
     nights = past(tmp_path, [COSTS, COSTS, COSTS, {name: s for name, s in COSTS.items() if name != "osu"}])
     tonight = agenda(tmp_path, nights, budget_s=370.0)
-    seen = []
+    names = []
     for part in plan_of(tonight):
         benchmark = part.name.removeprefix("first-")
         assert part.words == (*WORDS, "--benchmark", benchmark)
-        seen.append(part.name)
+        names.append(part.name)
         tonight.add_costs(RunCosts({benchmark: Cost(COSTS[benchmark], 1)}, {}))
-    assert seen == ["first-osu", "first-iperf3", "first-likwid", "first-memory", "first-stream"]
+    assert names == ["first-osu", "first-iperf3", "first-likwid", "first-memory", "first-stream"]
     last = f"measured last in night {nights[-1].name}"
     assert tonight.summary() == [
         f"budget: 6 min of 6 min 10 s node time spent; left out: qperf ({last}), sockperf ({last})"
@@ -106,12 +106,12 @@ def test_a_budget_measures_what_waits_longest_and_names_what_is_left_out(tmp_pat
 
 def test_what_nobody_knows_the_cost_of_is_measured_until_the_budget_is_spent(tmp_path: Path) -> None:
     tonight = agenda(tmp_path, [], budget_s=60.0)
-    seen = []
+    names = []
     for part in plan_of(tonight):
-        seen.append(part.name)
+        names.append(part.name)
         tonight.add_costs(RunCosts({part.name: Cost(30.0, 1)}, {}))
-    assert len(seen) == 2
-    assert [each.since for each in tonight.postponed()] == [""] * 5
+    assert len(names) == 2
+    assert [work.since for work in tonight.postponed()] == [""] * 5
 
 
 def test_a_suspect_that_was_left_out_stays_one(tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def test_a_benchmark_that_always_fails_does_not_come_first_every_night(tmp_path:
     """Its jobs cost node time, and leave no record with a host."""
     nights = past(tmp_path, [{name: s for name, s in COSTS.items() if name != "osu"}] * 3)
     journal = Journal(tmp_path)
-    for each in nights:
-        journal.note(each.name, "measured", part="first", exit=0, costs={"osu": [50.0, 1]}, unmeasured={})
+    for night in nights:
+        journal.note(night.name, "measured", part="first", exit=0, costs={"osu": [50.0, 1]}, unmeasured={})
     first = next(plan_of(agenda(tmp_path, [*journal.entries()], budget_s=1e6)))
     assert first.name == "first-iperf3"
 
@@ -138,7 +138,7 @@ def test_a_night_without_time_leaves_out_the_rest(tmp_path: Path) -> None:
     for part in plan_of(tonight):
         if part.name == "first-likwid":
             tonight.leave_out_rest()
-    assert [each.benchmark for each in tonight.postponed()] == [
+    assert [work.benchmark for work in tonight.postponed()] == [
         "likwid",
         "memory",
         "osu",
@@ -181,20 +181,20 @@ def test_files_whose_steps_have_the_same_names_get_a_folder_each(tmp_path: Path)
 
 
 def test_jobs_that_were_too_many_for_slurm_come_again_and_fewer_at_once(tmp_path: Path) -> None:
-    told = (
+    reason = (
         "failed: sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit "
     )
-    told += "limit, user's size and/or time limits)"
+    reason += "limit, user's size and/or time limits)"
     works = [WorkItem(name=NODES, nodes=(f"a{n}", f"b{n}")) for n in range(4)]
     rotation = NodeRotation(benchmarks=("stream",), at_once=8)
     tonight = Agenda(platform=ROOT / "platforms/slurm", history=History(tmp_path), rotation=rotation)
-    asked = []
+    submitted = []
     tonight.follow(works, {})
     for part in measured(tonight):
         if part.name.endswith("stream"):
-            asked.append(part.hosts)
-            tonight.add_costs(RunCosts({"stream": Cost(1.0, 4)}, dict.fromkeys(part.hosts[4:], told)))
-    assert asked == [
+            submitted.append(part.hosts)
+            tonight.add_costs(RunCosts({"stream": Cost(1.0, 4)}, dict.fromkeys(part.hosts[4:], reason)))
+    assert submitted == [
         ("a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"),
         ("a2", "b2", "a3", "b3"),
     ], "those that Slurm took are not measured twice"
@@ -250,8 +250,10 @@ def test_what_cannot_be_is_told_before_anything_runs(words: list[str], says: str
 
 
 def test_a_platform_has_a_default_for_its_partition() -> None:
-    found = [default_of(ROOT / "platforms" / name, "queue") for name in ("fuchs-csc", "slurm", "localhost")]
-    assert found == ["fuchs", "", ""]
+    defaults = [
+        default_of(ROOT / "platforms" / name, "queue") for name in ("fuchs-csc", "slurm", "localhost")
+    ]
+    assert defaults == ["fuchs", "", ""]
 
 
 @pytest.mark.slow
@@ -271,10 +273,10 @@ def test_tags_choose_the_steps_that_jube_runs() -> None:
         print(json.dumps(found))
     """
     python = Path(jube).read_text().splitlines()[0].removeprefix("#!").split()
-    asked = [[], *([tag] for tag in TAGS), ["network", "rdma"], ["memory", "compute"]]
-    words = [*python, "-c", program, ROOT / "jube.yml", json.dumps(asked)]
-    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert [step_names(ROOT / "jube.yml", tags) for tags in asked] == json.loads(told)
+    tag_sets = [[], *([tag] for tag in TAGS), ["network", "rdma"], ["memory", "compute"]]
+    words = [*python, "-c", program, ROOT / "jube.yml", json.dumps(tag_sets)]
+    printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert [step_names(ROOT / "jube.yml", tags) for tags in tag_sets] == json.loads(printed)
 
 
 def test_a_benchmark_that_had_another_name_in_past_nights_is_measured(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def refused(*words: str | Path, **environment: str) -> subprocess.CompletedProce
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["--tag", "memroy"], ["--tag memroy", "memory"]),
         (["--platform", "localhots"], ["--platform localhots", "localhost"]),
@@ -61,20 +61,20 @@ def refused(*words: str | Path, **environment: str) -> subprocess.CompletedProce
         (["--benchmark", "qperf", "--benchmark", "likwid"], ["by one, not by qperf and likwid", "--tag"]),
     ],
 )
-def test_a_mistake_is_usage_with_what_was_perhaps_meant(words: list[str], told: list[str]) -> None:
+def test_a_mistake_is_usage_with_what_was_perhaps_meant(words: list[str], expected: list[str]) -> None:
     ended = npc("characterise", *words)
     assert ended.returncode == 2
     assert not ended.stdout and "Traceback" not in ended.stderr
-    for text in told:
+    for text in expected:
         assert text in ended.stderr
 
 
 def test_every_setting_is_found_with_the_file_that_explains_it() -> None:
-    found = settings(ROOT)
-    assert found["samples"] == "benchmarks/npc.xml"
-    assert found["qperf_time"] == "benchmarks/qperf/benchmark_spec.xml"
+    known = settings(ROOT)
+    assert known["samples"] == "benchmarks/npc.xml"
+    assert known["qperf_time"] == "benchmarks/qperf/benchmark_spec.xml"
     of_specs = {name.removeprefix("NPC_").lower() for name in SMALL}
-    assert of_specs <= set(found), "the tests' own are real"
+    assert of_specs <= set(known), "the tests' own are real"
 
 
 def test_paths_are_meant_from_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,16 +178,16 @@ def test_it_is_said_what_further_launches_are_for(tmp_path: Path, capsys: pytest
     log = LaunchLog(run.add("qperf") / "launches", "qperf", 12)
     display = Display()
 
-    def told() -> str:
+    def notice() -> str:
         display.show(rows_of(run.folder))
         return capsys.readouterr().err
 
-    assert told() == "qperf 0: running\n"
+    assert notice() == "qperf 0: running\n"
     log.expect(18, Awaited(what="qperf tcp_bw", precision=0.0412, samples=9, goal=0.03))
-    assert told() == "qperf 0: running: qperf tcp_bw ±4.1 % after 9, goal ±3 %\n"
+    assert notice() == "qperf 0: running: qperf tcp_bw ±4.1 % after 9, goal ±3 %\n"
     assert rows_of(run.folder)[0].progress.planned == 18
     log.expect(18, None)
-    assert told() == "qperf 0: running\n"
+    assert notice() == "qperf 0: running\n"
     log.close()
 
 
@@ -197,31 +197,33 @@ def test_it_is_said_while_it_runs_that_others_make_the_numbers_invalid(
     run = Run(tmp_path / "000000")
     display = Display()
 
-    def told() -> str:
+    def notice() -> str:
         display.show(rows_of(run.folder))
         return capsys.readouterr().err
 
     work = run.add("stream")
-    assert told() == "stream 0: running\n"
-    seen: dict[str, Any] = {"cpu": {"threads": 2}, "load": {"busy": []}}
-    (work / "environment.json").write_text(json.dumps(seen))
-    assert told() == "", "nobody computes"
+    assert notice() == "stream 0: running\n"
+    environment: dict[str, Any] = {"cpu": {"threads": 2}, "load": {"busy": []}}
+    (work / "environment.json").write_text(json.dumps(environment))
+    assert notice() == "", "nobody computes"
     quiet, loud = ({"cores": 2.0, "others": [{"name": "xhpl", "cores": cores}]} for cores in (0.1, 1.0))
     log = LaunchLog(work / "launches", "stream", 3)
     log.append(launch(0, load=quiet))
-    assert told() == ""
+    assert notice() == ""
     log.append(launch(1, load=loud))
     why = "others used 1.0 of the 2 CPUs meanwhile, the launch 2.0: xhpl 100%; measure without them"
-    assert told() == f"stream 0: running: its records will be invalid: {why}\n"
+    assert notice() == f"stream 0: running: its records will be invalid: {why}\n"
     log.append(launch(2, load=loud))
-    assert told() == "", "once is enough"
+    assert notice() == "", "once is enough"
     log.close()
     work = run.add("osu")
-    seen["load"]["busy"] = loud["others"]
-    (work / "environment.json").write_text(json.dumps(seen))
-    assert "osu 1: running: its records will be invalid: others used 1.0 of the 2 CPUs just before" in told()
-    (run.add("noise") / "environment.json").write_text(json.dumps(seen))
-    assert told() == "noise 2: running\n", "others are what it measures"
+    environment["load"]["busy"] = loud["others"]
+    (work / "environment.json").write_text(json.dumps(environment))
+    assert (
+        "osu 1: running: its records will be invalid: others used 1.0 of the 2 CPUs just before" in notice()
+    )
+    (run.add("noise") / "environment.json").write_text(json.dumps(environment))
+    assert notice() == "noise 2: running\n", "others are what it measures"
 
 
 @pytest.mark.parametrize(
@@ -348,7 +350,7 @@ def test_a_tool_that_is_missing_costs_only_itself(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("benchmark", "setting", "code", "told"),
+    ("benchmark", "setting", "code", "message"),
     [
         ("hpcg", "samples=1", 0, "hpcg 0: unavailable: no HPCG on "),
         ("hpcg", "hpcg_source=nowhere", 1, f"hpcg_source: cannot read {ROOT}/nowhere"),
@@ -356,7 +358,7 @@ def test_a_tool_that_is_missing_costs_only_itself(tmp_path: Path) -> None:
     ],
 )
 def test_a_source_that_was_named_and_is_missing_is_a_failure(
-    tmp_path: Path, benchmark: str, setting: str, code: int, told: str
+    tmp_path: Path, benchmark: str, setting: str, code: int, message: str
 ) -> None:
     ended = finish(
         "sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", ROOT,
@@ -364,7 +366,7 @@ def test_a_source_that_was_named_and_is_missing_is_a_failure(
     )  # fmt: skip
     assert ended.returncode == code, ended.stderr
     statuses = "\n".join(record.status for record in read_run(tmp_path / "000000"))
-    assert told in (ended.stderr if code == 0 else statuses)
+    assert message in (ended.stderr if code == 0 else statuses)
     assert ("failed before any launch" in ended.stderr) is (code != 0)
 
 
@@ -377,10 +379,13 @@ def test_who_sees_exit_code_6_is_told_what_was_not_used(tmp_path: Path) -> None:
         "--set", "samples=1", "--output", tmp_path / "runs",
     )  # fmt: skip
     assert ended.returncode == 6, ended.stderr
-    told = re.search(r"exit code 6: (\d+) of (\d+) records .* npc check (\S+)$", ended.stderr.strip())
+    last_line = re.search(r"exit code 6: (\d+) of (\d+) records .* npc check (\S+)$", ended.stderr.strip())
     records = read_run(tmp_path / "runs/000000")
-    assert told and (int(told[1]), int(told[2])) == (sum(not record.ok for record in records), len(records))
-    assert subprocess.run([NPC, "check", told[3]], capture_output=True, check=False).returncode in (0, 6)
+    assert last_line and (int(last_line[1]), int(last_line[2])) == (
+        sum(not record.ok for record in records),
+        len(records),
+    )
+    assert subprocess.run([NPC, "check", last_line[3]], capture_output=True, check=False).returncode in (0, 6)
 
 
 # -- stopped, and twice at once ------------------------------------------------------------------------

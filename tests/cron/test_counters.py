@@ -35,26 +35,26 @@ def night(folder: Path, days: float, **nodes: dict[str, int]) -> Path:
     for node, counters in nodes.items():
         work = folder / f"night{days}/first/000000/{node}/work"
         work.mkdir(parents=True)
-        seen = {
+        environment = {
             "host": {"name": node}, "time": (BEGUN + timedelta(days=days)).isoformat(), "counters": counters,
             "rdma": [HDR],
             "interfaces": [{"name": "eth0", "speed_bit_s": 10**9}, {"name": "ib0", "speed_bit_s": None}],
             "pcie": [SLOT],
         }  # fmt: skip
-        (work / "environment.json").write_text(json.dumps(seen))
+        (work / "environment.json").write_text(json.dumps(environment))
     return folder / f"night{days}"
 
 
 def launched(folder: Path, *moved: dict[str, dict[str, int]] | None, seconds: float = 10.0) -> None:
     """Launches of a job of a night."""
     log = LaunchLog(folder / "first/000000/n1/work/launches", "qperf", planned=len(moved))
-    for number, each in enumerate(moved):
-        log.append(Launch(id=number, argv=("qperf",), started="", seconds=seconds, exit=0, moved=each))
+    for number, increases in enumerate(moved):
+        log.append(Launch(id=number, argv=("qperf",), started="", seconds=seconds, exit=0, moved=increases))
     log.close()
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "line"),
     [
         # 100 Gbit/s let 8640 bits a day be wrong
         ({"mlx5_0/1 symbol_error": 100}, {"mlx5_0/1 symbol_error": 8000}, ""),
@@ -83,17 +83,17 @@ def launched(folder: Path, *moved: dict[str, dict[str, int]] | None, seconds: fl
     ],
 )
 def test_a_line_for_what_rises_faster_than_it_may(
-    tmp_path: Path, before: dict[str, int], after: dict[str, int], said: str
+    tmp_path: Path, before: dict[str, int], after: dict[str, int], line: str
 ) -> None:
     assert rising(night(tmp_path, 0, n7=before, n8={}), tmp_path, "first") == []
     (tmp_path / "elsewhere").mkdir()
     lines = rising(night(tmp_path, 1, n7=after, n8={}), tmp_path, "second")
-    assert len(lines) == bool(said)
-    assert said in "".join(lines)
+    assert len(lines) == bool(line)
+    assert line in "".join(lines)
     stands = json.loads((tmp_path / STANDS).read_text())
-    told = {name: value for name, value in after.items() if meaning(name) in ("down", "error")}
+    remembered = {name: value for name, value in after.items() if meaning(name) in ("down", "error")}
     assert stands["n7"] == {
-        "night": "second", "time": (BEGUN + timedelta(days=1)).isoformat(), "counters": told,
+        "night": "second", "time": (BEGUN + timedelta(days=1)).isoformat(), "counters": remembered,
     }  # fmt: skip
 
 
@@ -128,10 +128,10 @@ def test_errors_speak_where_they_are_seen_losses_where_they_are_more_frequent() 
         launch("n2", "n7", "n7 mlx5_0/1 symbol_error 212; n2 tcp RetransSegs 80; n2 eth0 rx_crc_errors 1"),
         *[launch("n1", "n2", "n1 tcp RetransSegs 4; n1 ip InCEPkts 9") for _ in range(10)],
     ]
-    said = (
+    sentence = (
         "n7: mlx5_0/1 symbol_error 412 in 2 launches; RetransSegs 170 in 2 launches with it, 40 in 10 without"
     )
-    assert evidence(("n7",), launches) == said
+    assert evidence(("n7",), launches) == sentence
     assert evidence(("n1",), launches) == "InCEPkts 90 in 11 launches with it, 0 in 1 without"
     link = evidence(("n2", "n7"), launches, link=True)
     assert link.startswith("n7: mlx5_0/1 symbol_error 212 in 1 launch; n2: eth0 rx_crc_errors 1 in 1 launch")

@@ -62,28 +62,28 @@ def again(night: int, value: float, key: Series = KEY, usual: float = 1e9) -> Hi
     return points([None] * night + [value], key, usual)[-1]._replace(remeasured=True)
 
 
-def judged(found: Sequence[HistoryRow], **how: object) -> NightVerdict:
-    return judge_last_night(panel(found), "fuchs", **how)  # type: ignore[arg-type]
+def judged(rows: Sequence[HistoryRow], **how: object) -> NightVerdict:
+    return judge_last_night(panel(rows), "fuchs", **how)  # type: ignore[arg-type]
 
 
-def of(found: Sequence[HistoryRow], **how: object) -> SeriesVerdict:
+def of(rows: Sequence[HistoryRow], **how: object) -> SeriesVerdict:
     """The verdict on the only series."""
-    (series,) = judged(found, **how).series
+    (series,) = judged(rows, **how).series
     return series
 
 
 def test_as_always() -> None:
-    found = of(points(quiet(30)))
-    assert found.verdict is Verdict.PASS
-    assert found.reference == pytest.approx(1e9, rel=0.01)
-    assert found.noise == pytest.approx(0.01, rel=0.5)
-    assert found.hosts == PAIR
+    verdict = of(points(quiet(30)))
+    assert verdict.verdict is Verdict.PASS
+    assert verdict.reference == pytest.approx(1e9, rel=0.01)
+    assert verdict.noise == pytest.approx(0.01, rel=0.5)
+    assert verdict.hosts == PAIR
 
 
 def test_too_few_nights_are_said_to_be() -> None:
-    found = of(points(quiet(5)))
-    assert (found.verdict, found.reference) == (Verdict.PASS, None)
-    assert found.reason == "4 nights to compare with, too few to judge: 8 quiet ones are needed"
+    verdict = of(points(quiet(5)))
+    assert (verdict.verdict, verdict.reference) == (Verdict.PASS, None)
+    assert verdict.reason == "4 nights to compare with, too few to judge: 8 quiet ones are needed"
 
 
 def test_worse_once_is_watched_and_worse_twice_degraded() -> None:
@@ -98,12 +98,12 @@ def test_worse_once_is_watched_and_worse_twice_degraded() -> None:
     assert of(points([*quiet(30), 0.8, 0.79])).verdict is Verdict.DEGRADED, "without second draws, too"
 
 
-def beside_others(found: Sequence[HistoryRow], *nights: int, again: bool = True) -> list[HistoryRow]:
+def beside_others(rows: Sequence[HistoryRow], *nights: int, again: bool = True) -> list[HistoryRow]:
     """The same, but others took 12 % of the CPUs in some nights, in the re-measurement too or not."""
     names = {f"night{night:03d}" for night in nights}
     return [
         point._replace(disturbed=0.12) if point.run in names and (again or not point.remeasured) else point
-        for point in found
+        for point in rows
     ]
 
 
@@ -115,8 +115,8 @@ def test_what_others_disturbed_is_measured_again_and_then_does_not_count() -> No
         (PAIR[::-1],),
     )
     assert of(once).reason.endswith("; others took 12 % of the CPUs")
-    found = of(beside_others([*once, again(30, 1.001)], 30, again=False))
-    assert (found.verdict, found.disturbed, found.value) == (Verdict.PASS, 0.0, pytest.approx(1.001e9))
+    verdict = of(beside_others([*once, again(30, 1.001)], 30, again=False))
+    assert (verdict.verdict, verdict.disturbed, verdict.value) == (Verdict.PASS, 0.0, pytest.approx(1.001e9))
     young = of(beside_others(points(quiet(3)), 2))
     assert young.disturbed_on and young.verdict is Verdict.PASS, (
         "also before there is anything to compare with"
@@ -129,9 +129,12 @@ def test_numbers_that_others_disturbed_twice_call_nothing_degraded() -> None:
     """Nor FAIL: whether the machine is worse cannot be told from them."""
     twice = [*points([*quiet(30), 0.8, 0.79]), again(30, 0.81), again(31, 0.8)]
     assert of(twice).verdict is Verdict.DEGRADED
-    found = of(beside_others(twice, 31))
-    assert (found.verdict, found.direction) == (Verdict.INVALID, "worse")
-    assert found.reason.startswith("worse in two of three nights") and "others took 12 %" in found.reason
+    judged_twice = of(beside_others(twice, 31))
+    assert (judged_twice.verdict, judged_twice.direction) == (Verdict.INVALID, "worse")
+    assert (
+        judged_twice.reason.startswith("worse in two of three nights")
+        and "others took 12 %" in judged_twice.reason
+    )
     assert judged(beside_others(twice, 31)).exit_code == 12
     assert of(beside_others(twice, 31, again=False)).disturbed == 0.0
     everything = many(60, 3)
@@ -144,12 +147,16 @@ def test_numbers_that_others_disturbed_twice_call_nothing_degraded() -> None:
 
 
 def test_what_is_invalid_because_of_others_is_measured_again_too() -> None:
-    said = "invalid: others used 2.0 of the 2 CPUs during the launch"
-    bad = points([None], status=said)[0]._replace(run="night030", time="2026-01-01T00:00:30+00:00")
+    status = "invalid: others used 2.0 of the 2 CPUs during the launch"
+    bad = points([None], status=status)[0]._replace(run="night030", time="2026-01-01T00:00:30+00:00")
     once = [*points(quiet(30)), bad]
     assert (of(once).verdict, of(once).disturbed_on) == (Verdict.INVALID, (PAIR,))
-    found = of([*once, again(30, 1.001)])
-    assert (found.verdict, found.value, found.disturbed_on) == (Verdict.PASS, pytest.approx(1.001e9), ())
+    verdict = of([*once, again(30, 1.001)])
+    assert (verdict.verdict, verdict.value, verdict.disturbed_on) == (
+        Verdict.PASS,
+        pytest.approx(1.001e9),
+        (),
+    )
     twice = of([*once, bad._replace(remeasured=True)])
     assert twice.verdict is Verdict.INVALID
     lied = of([*once[:-1], bad._replace(status="invalid: faster than the link"), again(30, 1.001)])
@@ -176,8 +183,8 @@ def test_on_each_node_what_nobody_disturbed_counts() -> None:
 def test_an_outlier_that_is_gone_when_measured_again_is_forgotten() -> None:
     values = quiet(32)
     values[30] = values[31] = 0.7
-    found = of([*points(values), again(30, 1.0), again(31, 1.002)])
-    assert found.verdict is Verdict.PASS
+    verdict = of([*points(values), again(30, 1.0), again(31, 1.002)])
+    assert verdict.verdict is Verdict.PASS
 
 
 def test_more_latency_is_worse_and_less_is_not() -> None:
@@ -192,9 +199,9 @@ def test_more_latency_is_worse_and_less_is_not() -> None:
 
 
 def test_a_lasting_fault_does_not_become_normal_by_itself() -> None:
-    found = of(points([*quiet(40), *(0.9 * value for value in quiet(200, 2))]))
-    assert (found.verdict, found.since) == (Verdict.DEGRADED, "night040")
-    assert found.reference == pytest.approx(1e9, rel=0.01)
+    verdict = of(points([*quiet(40), *(0.9 * value for value in quiet(200, 2))]))
+    assert (verdict.verdict, verdict.since) == (Verdict.DEGRADED, "night040")
+    assert verdict.reference == pytest.approx(1e9, rel=0.01)
 
 
 def test_missing_and_invalid_are_no_pass() -> None:
@@ -209,9 +216,9 @@ def test_missing_and_invalid_are_no_pass() -> None:
 
 def test_a_launch_that_lost_a_node_is_no_pass_whatever_the_others_gave() -> None:
     lost = points([None], status="failed: lost n2: Connection timed out")
-    told = judged([*points([1.0]), *lost])
-    assert (told.verdict, told.series[0].verdict) == (Verdict.MISSING, Verdict.PASS)
-    assert dict(told.lost) == {"n2": "Connection timed out"}
+    night = judged([*points([1.0]), *lost])
+    assert (night.verdict, night.series[0].verdict) == (Verdict.MISSING, Verdict.PASS)
+    assert dict(night.lost) == {"n2": "Connection timed out"}
     for words, node in (
         ("its node n7.lab after 25s", {"n7.lab": "after 25s"}),
         ("a node of n[1-2] at once", {}),
@@ -224,10 +231,10 @@ def test_an_older_night_is_judged_by_what_was_known_then() -> None:
     """A series that began later is not missed, and later failures accuse nobody."""
     later = points([None] * 15 + [1.0] * 5, KEY._replace(case="later"))[15:]
     gone = points([None] * 20, KEY._replace(case="gone"), status="failed: no route to host")[12:]
-    found = panel([*points(quiet(20)), *later, *gone], night=("night010", "2026-01-01T00:00:10+00:00"))
-    assert (len(found.runs), found.runs[-1]) == (11, "night010")
-    night = judge_last_night(found, "fuchs")
-    assert [(each.key, each.verdict) for each in night.series] == [(KEY, Verdict.PASS)]
+    nights = panel([*points(quiet(20)), *later, *gone], night=("night010", "2026-01-01T00:00:10+00:00"))
+    assert (len(nights.runs), nights.runs[-1]) == (11, "night010")
+    night = judge_last_night(nights, "fuchs")
+    assert [(series.key, series.verdict) for series in night.series] == [(KEY, Verdict.PASS)]
     assert not night.suspects and not night.failures
 
 
@@ -238,33 +245,33 @@ def test_nights_without_any_usable_number_are_judged_too() -> None:
     ]
     assert judged(unusable).verdict is Verdict.INVALID
     lies = [point._replace(status="invalid: others used 2.0 of the 2 CPUs") for point in points([1.0, 1.0])]
-    told = judged(lies)
-    assert (told.verdict, told.exit_code, told.series[0].verdict) == (Verdict.INVALID, 12, Verdict.INVALID)
+    night = judged(lies)
+    assert (night.verdict, night.exit_code, night.series[0].verdict) == (Verdict.INVALID, 12, Verdict.INVALID)
     sent = KEY._replace(params='{"side": "send"}')
     beside = [point._replace(key=sent) for point in lies]
-    assert [each.key for each in judged([*points([1.0, 1.0]), *beside]).series] == [KEY]
+    assert [series.key for series in judged([*points([1.0, 1.0]), *beside]).series] == [KEY]
 
 
 def test_a_benchmark_that_broke_is_the_reason_of_its_missing_series() -> None:
     broken = points([None] * 21)[-1]._replace(
         key=KEY._replace(case="", metric="time"), status="failed: no job"
     )
-    found = judged([*points(quiet(20)), broken])
-    assert found.verdict is Verdict.MISSING
-    assert found.series[0].reason == "failed: no job"
+    night = judged([*points(quiet(20)), broken])
+    assert night.verdict is Verdict.MISSING
+    assert night.series[0].reason == "failed: no job"
 
 
 def test_beyond_a_band_fails_unless_the_second_measurement_is_inside() -> None:
     bands = bands_of(Platform(name="fuchs", bands={"qperf tcp_bw 64K": {"low": 0.9e9}}))
     low = points([*quiet(3), 0.85])
-    found = of(low, bands=bands)
-    assert (found.verdict, found.floor) == (Verdict.FAIL, 0.9e9)
-    assert "'qperf tcp_bw 64K'" in found.reason and "900 MB/s" in found.reason
+    verdict = of(low, bands=bands)
+    assert (verdict.verdict, verdict.floor) == (Verdict.FAIL, 0.9e9)
+    assert "'qperf tcp_bw 64K'" in verdict.reason and "900 MB/s" in verdict.reason
     assert of([*low, again(3, 1.0)], bands=bands).verdict is Verdict.PASS
     assert of([*low, again(3, 0.86)], bands=bands).verdict is Verdict.FAIL
     assert judged(low, bands=bands).exit_code == 14
     latency = points([1e-9, 1e-9], LATENCY._replace(case="tcp_bw"))
-    assert {each.verdict for each in judged([*points(quiet(2)), *latency], bands=bands).series} == {
+    assert {series.verdict for series in judged([*points(quiet(2)), *latency], bands=bands).series} == {
         Verdict.PASS
     }
 
@@ -338,9 +345,9 @@ def test_half_a_line_of_an_acceptance_is_none(tmp_path: Path) -> None:
     accept(tmp_path, night, "first", "ada")
     path = tmp_path / "accepted.jsonl"
     path.write_bytes(path.read_bytes() + b'{"time": "20')
-    assert [each.reason for each in read_acceptances(tmp_path)] == ["first"]
+    assert [acceptance.reason for acceptance in read_acceptances(tmp_path)] == ["first"]
     accept(tmp_path, night, "second", "ada")
-    assert [each.reason for each in read_acceptances(tmp_path)] == ["first", "second"]
+    assert [acceptance.reason for acceptance in read_acceptances(tmp_path)] == ["first", "second"]
     path.write_text("nonsense\n")
     with pytest.raises(InvalidAcceptance, match=r"accepted\.jsonl:1"):
         read_acceptances(tmp_path)
@@ -445,8 +452,8 @@ def test_one_bad_night_is_never_degraded_however_deep(kind: str) -> None:
         draws[:, 197] -= 0.5
     steps = StepDetection(40, THRESHOLD)
     for t in range(200):
-        found = steps.night(first[:, t], np.where(first[:, t] < steps.limit, second[:, t], np.nan))
-        assert t < 197 or not (found.score >= THRESHOLD).any()
+        night = steps.night(first[:, t], np.where(first[:, t] < steps.limit, second[:, t], np.nan))
+        assert t < 197 or not (night.score >= THRESHOLD).any()
 
 
 def test_real_nights_of_a_machine_that_others_use_are_left_alone() -> None:
@@ -462,10 +469,12 @@ def test_real_nights_of_a_machine_that_others_use_are_left_alone() -> None:
         steps, before = StepDetection(1, THRESHOLD), False
         for pair in nights.values():
             hit = pair[1] < steps.limit[0]
-            found = steps.night(np.array([pair[1]]), np.array([pair[2] if hit and 2 in pair else np.nan]))
-            alarm = bool(found.score[0] >= THRESHOLD)
+            judged_night = steps.night(
+                np.array([pair[1]]), np.array([pair[2] if hit and 2 in pair else np.nan])
+            )
+            alarm = bool(judged_night.score[0] >= THRESHOLD)
             alarms, before = alarms + (alarm and not before), alarm
-            judged_nights += not np.isnan(found.location[0])
+            judged_nights += not np.isnan(judged_night.location[0])
     assert judged_nights > 450 and len(draws) == 7
     assert alarms == 0
 
@@ -485,8 +494,8 @@ def many(nights: int, seed: int, series: int = 60) -> list[list[float]]:
     """Series × nights that go up and down together by 1 %, and by 1.5 % each for itself."""
     rng = np.random.default_rng(seed)
     together = 0.01 * rng.standard_t(5, nights)
-    found: list[list[float]] = np.exp(together + 0.015 * rng.standard_normal((series, nights))).tolist()
-    return found
+    values: list[list[float]] = np.exp(together + 0.015 * rng.standard_normal((series, nights))).tolist()
+    return values
 
 
 def every_series(values: Sequence[Sequence[float]]) -> list[HistoryRow]:
@@ -506,7 +515,7 @@ def test_a_night_in_which_everything_is_slower_is_one_event_with_one_line() -> N
     assert night.common and night.verdict is Verdict.WATCH
     assert night.common.effect == pytest.approx(-0.1, abs=0.02)
     assert night.common.worse >= 55 and night.common.series == 60
-    assert sum(each.verdict is Verdict.WATCH for each in night.series) <= 2
+    assert sum(series.verdict is Verdict.WATCH for series in night.series) <= 2
     assert json.loads(to_text(night.document()))["common"]["verdict"] == "WATCH"
 
 
@@ -518,7 +527,7 @@ def test_everything_slower_for_three_nights_is_degraded_and_one_worse_still_stan
     night = in_one_history(nights)
     assert night.common and night.common.verdict is Verdict.DEGRADED
     assert night.common.since == "night057"
-    assert [each.key.case for each in night.series if each.verdict is Verdict.DEGRADED] == ["c7"]
+    assert [series.key.case for series in night.series if series.verdict is Verdict.DEGRADED] == ["c7"]
 
 
 # -- blame ----------------------------------------------------------------------------------------------
@@ -529,15 +538,15 @@ def rounds(
 ) -> list[HistoryRow]:
     """Random pairs of all nodes in each night; pairs with a slow node (if it sends) have a tenth less."""
     rng = np.random.default_rng(seed)
-    found = []
+    rows = []
     for t in range(nights):
         for a, b in rng.permutation(nodes).reshape(-1, 2).tolist():
             hosts = f"n{a}", f"n{b}"
             # qperf's client sends, and the server is named first
             loss = 0.9 if t >= since and set(hosts[1:] if sending else hosts) & set(slow) else 1.0
             value = 1e9 * loss * float(np.exp(0.01 * rng.standard_normal()))
-            found.append(HistoryRow(KEY, f"night{t:03d}", f"2026-01-{t + 1:02d}", value, "ok", hosts, False))
-    return found
+            rows.append(HistoryRow(KEY, f"night{t:03d}", f"2026-01-{t + 1:02d}", value, "ok", hosts, False))
+    return rows
 
 
 def test_nobody_is_accused_of_a_healthy_history() -> None:
@@ -583,14 +592,14 @@ def test_the_node_that_was_there_whenever_it_was_slow_is_named() -> None:
 
 
 def test_a_node_that_is_slow_when_it_sends_is_named_so_and_no_link_of_it() -> None:
-    found = [localise_nights(panel(rounds(30, ["n3"], 18, seed=seed, sending=True))) for seed in range(8)]
-    named = [each for night in found for each in night if each.named]
-    assert {each.whom for each in named} == {"node n3 as sender"}
+    nights = [localise_nights(panel(rounds(30, ["n3"], 18, seed=seed, sending=True))) for seed in range(8)]
+    named = [suspect for night in nights for suspect in night if suspect.named]
+    assert {suspect.whom for suspect in named} == {"node n3 as sender"}
     assert len(named) >= 4
-    assert all(each.slowdown == pytest.approx(0.1, abs=0.02) for each in named)
+    assert all(suspect.slowdown == pytest.approx(0.1, abs=0.02) for suspect in named)
     # where it met too few partners, a link explains as much: that is said, and the matrix of pairs asks
-    links = [night[0] for night in found if night and night[0].kind == "link"]
-    assert any("node n3 as sender" in each.rivals for each in links)
+    links = [night[0] for night in nights if night and night[0].kind == "link"]
+    assert any("node n3 as sender" in link.rivals for link in links)
 
 
 def test_one_bad_node_degrades_a_night_whose_medians_are_well() -> None:
@@ -601,9 +610,9 @@ def test_one_bad_node_degrades_a_night_whose_medians_are_well() -> None:
 
 def test_what_cannot_be_told_apart_is_not_named() -> None:
     elsewhere = [point._replace(hosts=("n3", "n4")) for point in points(quiet(20))]
-    found = localise_nights(panel([*elsewhere, *points([*[None] * 20, 0.7, 0.7, 0.7])[20:]]))
-    assert found and not any(suspect.named for suspect in found)
-    assert any("n2" in rival or "link" in rival or "everything" in rival for rival in found[0].rivals)
+    suspects = localise_nights(panel([*elsewhere, *points([*[None] * 20, 0.7, 0.7, 0.7])[20:]]))
+    assert suspects and not any(suspect.named for suspect in suspects)
+    assert any("n2" in rival or "link" in rival or "everything" in rival for rival in suspects[0].rivals)
 
 
 def test_a_bad_switch_is_one_suspect_not_many() -> None:
@@ -620,12 +629,12 @@ def test_a_platform_that_is_slow_as_a_whole_accuses_no_node() -> None:
 
 
 def test_a_node_that_fails_is_named_by_counting() -> None:
-    found = rounds(10, [], 0)
-    found = [
+    rows = rounds(10, [], 0)
+    rows = [
         point._replace(value=None, status="failed: no route") if "n5" in point.hosts and t >= 20 else point
-        for t, point in enumerate(found)
+        for t, point in enumerate(rows)
     ]
-    first, *_ = localise_nights(panel(found[::-1]))
+    first, *_ = localise_nights(panel(rows[::-1]))
     assert (first.name, first.slowdown, first.named) == ("n5", None, True)
     assert list(first.runs) == sorted(first.runs) and first.since == first.runs[0]
 

@@ -85,7 +85,7 @@ def test_raw_runs_of_good_nights_are_prunable_and_of_bad_ones_never() -> None:
     verdicts = ["PASS", "DEGRADED", "PASS", "WATCH", "MISSING", "PASS", "PASS"]
     nights = [night(number, number, verdict) for number, verdict in enumerate(verdicts)]
     nights.append(night(7, 7, ended=False))
-    assert [each.name for each in prunable(nights, 2)] == ["night 0", "night 2", "night 3"]
+    assert [good_night.name for good_night in prunable(nights, 2)] == ["night 0", "night 2", "night 3"]
     assert prunable(nights, 14) == []
 
 
@@ -232,7 +232,7 @@ def test_without_cron_it_says_what_to_do_instead(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "problem"),
     [
         (["--at", "25:00"], "is no time of day: write 02:30"),
         (["--at", "00:00,"], "is no time of day: write 02:30"),
@@ -242,10 +242,10 @@ def test_without_cron_it_says_what_to_do_instead(tmp_path: Path) -> None:
         (["--platform", "nowhere"], "no such platform"),
     ],
 )
-def test_what_no_night_could_do_is_not_installed(tmp_path: Path, words: list[str], told: str) -> None:
+def test_what_no_night_could_do_is_not_installed(tmp_path: Path, words: list[str], problem: str) -> None:
     ended = npc("night", "cron", "install", "--history", tmp_path, *words)
-    assert ended.returncode == 2 or not told
-    assert told in ended.stderr and "Traceback" not in ended.stderr
+    assert ended.returncode == 2 or not problem
+    assert problem in ended.stderr and "Traceback" not in ended.stderr
 
 
 @pytest.mark.optional_skip("a container has no systemd")
@@ -270,7 +270,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "problem"),
     [
         (["--platform", "nowhere"], "no such platform"),
         (["--tag", "netwrk"], "there are network"),
@@ -281,12 +281,12 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
         (["--textfile", "no/such/folder"], "no/such/folder"),
     ],
 )
-def test_a_mistake_is_said_before_the_night_begins(tmp_path: Path, words: list[str], told: str) -> None:
+def test_a_mistake_is_said_before_the_night_begins(tmp_path: Path, words: list[str], problem: str) -> None:
     ended = finish(
         NPC, "night", "run", "--history", tmp_path / "history", "--output", tmp_path / "runs", *words
     )
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert told in ended.stderr and "Traceback" not in ended.stderr
+    assert problem in ended.stderr and "Traceback" not in ended.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -338,9 +338,9 @@ class Machine:
 
     def night(self, *options: str, client: str = CLIENT) -> tuple[int, dict[str, Any]]:
         ended = finish(*self.words, "--set", f"tiny_client={client}", *options)
-        told = json.loads((self.history / "verdict.json").read_text())
-        assert ended.stdout.startswith(f"alone, night {told['run']}: {told['verdict']} ("), ended.stderr
-        return ended.returncode, told
+        verdict = json.loads((self.history / "verdict.json").read_text())
+        assert ended.stdout.startswith(f"alone, night {verdict['run']}: {verdict['verdict']} ("), ended.stderr
+        return ended.returncode, verdict
 
     def records(self) -> list[Record]:
         return list(History(self.history).records())
@@ -354,9 +354,9 @@ class Machine:
 
 def rows(records: list[Record]) -> set[str]:
     """Records as one can compare them; fails if one is there twice."""
-    found = [repr(record) for record in records]
-    assert len(found) == len(set(found))
-    return set(found)
+    as_text = [repr(record) for record in records]
+    assert len(as_text) == len(set(as_text))
+    return set(as_text)
 
 
 @pytest.mark.parametrize(
@@ -369,9 +369,9 @@ def test_what_others_disturbed_is_measured_again_also_in_the_first_night(
     watch.history.append(
         [a_record(run="one"), a_record(1, run="one", params={"runtime": "2", **share}, hosts=("n1", "n3"))]
     )
-    found = watch._parts_again(night := JournalEntry("one", tmp_path, BEGUN), watch._judge(night))
-    assert [part.kind for part in found] == ["again"] * parts
-    assert all(part.words[:2] == watch.options.words for part in found), "the benchmark that was disturbed"
+    again = watch._parts_again(night := JournalEntry("one", tmp_path, BEGUN), watch._judge(night))
+    assert [part.kind for part in again] == ["again"] * parts
+    assert all(part.words[:2] == watch.options.words for part in again), "the benchmark that was disturbed"
 
 
 @pytest.mark.slow
@@ -384,13 +384,13 @@ def test_a_night_cut_off_at_any_step_is_finished_by_the_next(tmp_path: Path) -> 
     (tmp_path / "tiny.xml").write_text(
         TINY.replace('<parameter name="executable"', f'{describe}<parameter name="executable"')
     )
-    code, told = machine.night()
+    code, document = machine.night()
     stands = json.loads((machine.history / "counters.json").read_text())
-    assert {node: stand["night"] for node, stand in stands.items()} == {os.uname().nodename: told["run"]}
-    assert (code, told["verdict"]) == (14, "FAIL")
+    assert {node: stand["night"] for node, stand in stands.items()} == {os.uname().nodename: document["run"]}
+    assert (code, document["verdict"]) == (14, "FAIL")
     records = machine.records()
     assert [REMEASURED in record.params for record in records] == [False, True], "a failure is measured again"
-    assert all((tmp_path / "runs" / told["run"] / record.raw).is_file() for record in records)
+    assert all((tmp_path / "runs" / document["run"] / record.raw).is_file() for record in records)
     (night,) = Journal(machine.history).entries()
     node_s, places = night.parts["first"].costs["qperf"]
     assert (node_s >= 2.0, places) == (True, 1), "two ranks for a second, by the launches where no Slurm is"
@@ -413,7 +413,7 @@ def test_a_night_cut_off_at_any_step_is_finished_by_the_next(tmp_path: Path) -> 
             assert rows(machine.records()) == rows(expected), (events[:count], ahead)
             (repaired,) = Journal(machine.history).entries()
             assert (repaired.ended, repaired.cut) == (True, True)
-            verdict = json.loads((machine.history / f"verdicts/{told['run']}.json").read_text())
+            verdict = json.loads((machine.history / f"verdicts/{document['run']}.json").read_text())
             assert verdict["verdict"] == ("FAIL" if expected else "MISSING")
             before = machine.records()
             watch.repair()
@@ -443,15 +443,15 @@ def test_a_night_that_is_told_to_end_keeps_what_it_has_and_the_next_judges_it(tm
     assert not cut.ended
     assert {record.run for record in machine.records()} == {cut.name}
     assert {record.status for record in machine.records()} == {"failed: interrupted by SIGTERM"}
-    code, told = machine.night("--keep-runs", "0")
-    assert (code, told["verdict"]) == (0, "PASS")
-    assert f"the night {cut.name} was cut off: 0 records recovered, verdict MISSING" in told["notes"]
-    accept_what_is_there(machine, told)
-    kept = {path.name for path in (tmp_path / "runs").iterdir()}
-    assert kept == {cut.name}, "the raw runs of the bad night stay, those of the good one go"
+    code, verdict = machine.night("--keep-runs", "0")
+    assert (code, verdict["verdict"]) == (0, "PASS")
+    assert f"the night {cut.name} was cut off: 0 records recovered, verdict MISSING" in verdict["notes"]
+    accept_what_is_there(machine, verdict)
+    left = {path.name for path in (tmp_path / "runs").iterdir()}
+    assert left == {cut.name}, "the raw runs of the bad night stay, those of the good one go"
 
 
-def accept_what_is_there(machine: Machine, told: dict[str, Any]) -> None:
+def accept_what_is_there(machine: Machine, verdict: dict[str, Any]) -> None:
     """``npc night accept`` records who took which values as the baseline, and why; and never without a
     reason."""
     words = ["night", "accept", "--platform", machine.platform, "--history", machine.history.parent]
@@ -460,7 +460,7 @@ def accept_what_is_there(machine: Machine, told: dict[str, Any]) -> None:
     assert accepted.stdout.startswith("qperf tcp_bw bandwidth 64 KiB")
     (line,) = read_lines(machine.history / "accepted.jsonl")[0]
     assert (line["reason"], line["pattern"]) == ("as bought", "qperf tcp_*")
-    assert [row["value"] for row in line["baselines"]] == [told["series"][0]["value"]]
+    assert [row["value"] for row in line["baselines"]] == [verdict["series"][0]["value"]]
     for options, code, text in (
         (["--reason", " "], 1, "a baseline moves for a reason only"),
         (["--reason", "x", "qperf udp_*"], 1, "names no series"),

@@ -92,9 +92,9 @@ def expect_pictures(site: NightSite, nights: int) -> None:
 @pytest.mark.timeout(900)
 def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site: NightSite) -> None:
     for nodes in CLEAN:
-        code, told = site.night(nodes)
-        named = [suspect["name"] for suspect in told["suspects"] if suspect["named"]]
-        assert (code, named) == (0, []), told
+        code, verdict = site.night(nodes)
+        named = [suspect["name"] for suspect in verdict["suspects"] if suspect["named"]]
+        assert (code, named) == (0, []), verdict
         if nodes == CLEAN[0]:
             write_earlier(site)
     assert len({record.run for record in whole(site)}) == len(EARLIER) + len(CLEAN)
@@ -148,7 +148,9 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: NightSite) -> N
     figures = site.folder / "figures"
 
     sweeps = json.loads(in_process.npc("model", "sweep", run, "--output", figures, "--json").stdout)["sweeps"]
-    points = {each["name"]: {point["size"]: point["median"] for point in each["points"]} for each in sweeps}
+    points = {
+        sweep["name"]: {point["size"]: point["median"] for point in sweep["points"]} for sweep in sweeps
+    }
     assert set(points) == {"osu_bw · openmpi", "qperf tcp_bw", "sockperf tcp_throughput, side send"}
     assert set(points["qperf tcp_bw"]) == {16, 128, 1024, 4096, 32768} < set(points["osu_bw · openmpi"])
     for rates in points.values():
@@ -162,8 +164,8 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: NightSite) -> N
     assert document["theoretical"] == {"peak single": 320e9, "peak double": 160e9}
     # 34 FLOP an inner cell of 64 × 64 × 128, halved; a plane of 64 × 128 floats sent, and one received
     planes_alone = 34 * 62 * 62 * 126 / 2 / (2 * 4 * 64 * 128)
-    told_of = [(each.nodes, each.status) for each in read_run(run) if each.case == "himeno"]
-    assert set(marks) == {1, 2}, told_of
+    statuses = [(row.nodes, row.status) for row in read_run(run) if row.case == "himeno"]
+    assert set(marks) == {1, 2}, statuses
     assert marks[1]["intensity"] is None
     assert planes_alone / 1.35 < marks[2]["intensity"]["median"] < planes_alone
     # the link carries both directions at a time, so half of the bytes are in its way; messages are of 32 KiB
@@ -173,7 +175,7 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: NightSite) -> N
 
     write_earlier(site)
     words = ["night", "history", "--platform", platform, "--history", site.folder / "history", "--json"]
-    told = json.loads(in_process.npc(*words, "--figures", figures).stdout)
+    history_json = json.loads(in_process.npc(*words, "--figures", figures).stdout)
     rates = {
         nodes: [
             record.value or 0.0
@@ -182,15 +184,18 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: NightSite) -> N
         ]
         for nodes in (1, 2)
     }
-    shares = {each["nodes"]: each for each in told["applications"]}
-    assert [(each["ranks"], each["precision"]) for each in shares.values()] == [(1, "single"), (2, "single")]
+    shares = {application["nodes"]: application for application in history_json["applications"]}
+    assert [(share["ranks"], share["precision"]) for share in shares.values()] == [
+        (1, "single"),
+        (2, "single"),
+    ]
     for nodes, values in rates.items():
         assert len(values) == shares[nodes]["nights"] == len(EARLIER) + 1
         assert shares[nodes]["share"] == pytest.approx(sum(values) / len(values) / (nodes * 320e9))
         assert shares[nodes]["deviation"] == pytest.approx(stdev(values) / fmean(values))
-    seen = {each["benchmark"]: (each["seen"], each["known"]) for each in told["nodes"]}
-    assert seen["qperf"] == seen["himeno"] == (6, 6)
-    assert seen["stream"] == (len({nodes.split(",")[0] for nodes in EARLIER}), 6)
+    nights = {row["benchmark"]: (row["seen"], row["known"]) for row in history_json["nodes"]}
+    assert nights["qperf"] == nights["himeno"] == (6, 6)
+    assert nights["stream"] == (len({nodes.split(",")[0] for nodes in EARLIER}), 6)
     drawn = {path.stem for path in figures.glob("*.png") if path.read_bytes()[:4] == b"\x89PNG"}
     # no "nodes": each night measures one pair, which is compared with nobody
     assert drawn >= {"sweep", "roofline", "himeno", "himeno-observed", "qperf", "allocation"}
@@ -220,9 +225,11 @@ def test_a_node_that_sends_slowly_is_asked_and_named_although_no_median_shows_it
     assert [whom(slow["kind"], slow["name"], slow["role"]) for slow in last["pairs"]["slow"]] == [
         "node n3 as sender"
     ], last["pairs"]
-    assert [whom(each["kind"], each["name"], each["role"]) for each in last["suspects"] if each["named"]] == [
-        "node n3 as sender"
-    ]
+    assert [
+        whom(suspect["kind"], suspect["name"], suspect["role"])
+        for suspect in last["suspects"]
+        if suspect["named"]
+    ] == ["node n3 as sender"]
     assert last["verdict"] == "WATCH", "one night decides nothing"
     logs = [log.read_text() for log in sorted((site.folder / "runs").glob("*/first.log"))]
     assert "pairs of n1, n2, n3, n4, n5, n6: none is slower" in logs[0]
@@ -240,14 +247,17 @@ def test_every_node_has_its_turn_and_who_has_not_is_listed_with_the_reason(site:
     def night(*options: str) -> tuple[dict[str, Any], set[tuple[str, ...]]]:
         """The verdict, and the groups of nodes that the rotation measured."""
         ended = site.cluster.run("head", [*words, *options], timeout=180)
-        told = json.loads(ended.stdout)
-        mine = [record for record in whole(site) if record.run == told["run"]]
+        verdict = json.loads(ended.stdout)
+        mine = [record for record in whole(site) if record.run == verdict["run"]]
         places = (record.hosts for record in mine if record.benchmark in ("likwid", "pairs"))
-        return told, set(map(tuple, map(sorted, places)))
+        return verdict, set(map(tuple, map(sorted, places)))
 
-    def waiting(told: dict[str, Any]) -> dict[str, str]:
+    def waiting(verdict: dict[str, Any]) -> dict[str, str]:
         """The nodes that have not had their turn, and why; the others may have been disturbed here."""
-        missing = {each["node"]: each["why"].replace("*", "") for each in told["coverage"]["unmeasured"]}
+        missing = {
+            unmeasured["node"]: unmeasured["why"].replace("*", "")
+            for unmeasured in verdict["coverage"]["unmeasured"]
+        }
         return {node: why for node, why in missing.items() if ": invalid: " not in why}
 
     (site.folder / "node.xml").write_text(NODE)
@@ -298,7 +308,7 @@ def test_every_node_has_its_turn_and_who_has_not_is_listed_with_the_reason(site:
     without = waiting(second)
     assert without.pop("n1", "drained (new kernel)") == "drained (new kernel)", "measured the night before"
     assert without == {"n5": "drained (bad DIMM)", "n6": last}
-    assert [each["benchmark"] for each in second["postponed"]] == ["qperf"]
+    assert [benchmark["benchmark"] for benchmark in second["postponed"]] == ["qperf"]
     assert "MISSING" not in {series["verdict"] for series in second["series"]}
     costs = site.nights()[-1].parts["nodes-1-likwid"].costs["likwid"]
     assert costs[0] >= 2 and costs[1] == 2, "two nodes for a second at least"

@@ -71,37 +71,37 @@ def test_a_node_that_dies_in_a_night_is_its_first_line_and_nothing_waits_for_it(
     finally:
         site.cluster.start_slurmd("n2")
         site.cluster.await_idle(limit_s=60)
-    told = json.loads((site.history / "verdict.json").read_text())
+    verdict = json.loads((site.history / "verdict.json").read_text())
     assert dies.returncode == 14, words
     first = printed.partition("\n")[0]
     assert re.fullmatch(r"slurm, night \S+: FAIL \(.*\); lost node n2: .*", first), printed
-    assert "ok" in {record.status for record in site.records() if record.run == told["run"]}
-    assert list(told["lost"]) == ["n2"]
-    assert "not measured again: n1, n2: n2 is " in "\n".join(told["notes"])
-    assert set(told["pairs"]["nodes"]) == {"n1", "n3", "n4", "n5", "n6"}, told["pairs"]
-    assert not told["pairs"]["problem"]
+    assert "ok" in {record.status for record in site.records() if record.run == verdict["run"]}
+    assert list(verdict["lost"]) == ["n2"]
+    assert "not measured again: n1, n2: n2 is " in "\n".join(verdict["notes"])
+    assert set(verdict["pairs"]["nodes"]) == {"n1", "n3", "n4", "n5", "n6"}, verdict["pairs"]
+    assert not verdict["pairs"]["problem"]
     assert [part.part.kind for part in site.nights()[-1].parts.values()] == ["first", "pairs"]
 
 
 def test_a_job_that_fails_is_a_result(site: NightSite) -> None:
     assert site.night("n1,n2")[0] == 0
-    code, told = site.night("n1,n2", client="qperf HOSTNAME -t 1 no_such_test")
-    assert (code, told["verdict"]) == (11, "MISSING")
-    assert "no_such_test" in repr(told["failures"]["qperf"])
-    code, told = site.night("n1,n9")
-    assert (code, told["verdict"]) == (11, "MISSING")
-    assert "Invalid node name specified" in repr(told["failures"]["qperf"]), "sbatch's own words"
+    code, verdict = site.night("n1,n2", client="qperf HOSTNAME -t 1 no_such_test")
+    assert (code, verdict["verdict"]) == (11, "MISSING")
+    assert "no_such_test" in repr(verdict["failures"]["qperf"])
+    code, verdict = site.night("n1,n9")
+    assert (code, verdict["verdict"]) == (11, "MISSING")
+    assert "Invalid node name specified" in repr(verdict["failures"]["qperf"]), "sbatch's own words"
     assert {record.run for record in whole(site)} == {night.name for night in site.nights()}
 
 
 def test_a_night_ends_by_its_limit_and_leaves_no_job_behind(site: NightSite) -> None:
     began = time.monotonic()
-    code, told = site.night("n1,n2", "--limit", "30s", client=CLIENT.replace("-t 1", "-t 50"))
+    code, verdict = site.night("n1,n2", "--limit", "30s", client=CLIENT.replace("-t 1", "-t 50"))
     assert time.monotonic() - began < 120
-    assert (code, told["verdict"]) == (11, "MISSING")
+    assert (code, verdict["verdict"]) == (11, "MISSING")
     assert {record.status.partition(":")[0] for record in whole(site)} == {"failed"}
-    assert any("did not end in" in note and "cancelled: job" in note for note in told["notes"])
-    assert told["lost"] == {}, "a job that is cancelled loses no node"
+    assert any("did not end in" in note and "cancelled: job" in note for note in verdict["notes"])
+    assert verdict["lost"] == {}, "a job that is cancelled loses no node"
     left = ["squeue", "--noheader", "--format=%i %T"]
     until(lambda: site.cluster.run("head", left).stdout == "", "its job has been cancelled", 30)
 
@@ -110,8 +110,8 @@ def test_a_night_that_is_told_to_end_has_the_interrupted_launch_in_its_history(s
     stopped = site.start("n1,n2", CLIENT.replace("-t 1", "-t 50"))
 
     def measures() -> bool:
-        found = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
-        return any(words[:1] == ["qperf"] and "50" in words for words in found)
+        commands = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
+        return any(words[:1] == ["qperf"] and "50" in words for words in commands)
 
     until(measures, "its launch runs", 60)
     os.kill(stopped.pid, signal.SIGTERM)
@@ -132,13 +132,13 @@ def test_a_night_that_is_killed_loses_nothing_and_the_next_one_says_so(site: Nig
     killed.wait()
     assert not site.records()
 
-    code, told = site.night("n3,n4")
+    code, verdict = site.night("n3,n4")
     assert code == 0
-    assert any("died (process" in note for note in told["notes"]), told["notes"]
-    assert f"the night {cut.name} was cut off: 1 records recovered, verdict PASS" in told["notes"]
+    assert any("died (process" in note for note in verdict["notes"]), verdict["notes"]
+    assert f"the night {cut.name} was cut off: 1 records recovered, verdict PASS" in verdict["notes"]
     assert {(record.run, record.hosts, record.status) for record in whole(site)} == {
         (cut.name, ("n1", "n2"), "ok"),
-        (told["run"], ("n3", "n4"), "ok"),
+        (verdict["run"], ("n3", "n4"), "ok"),
     }
     assert [(night.ended, night.cut) for night in site.nights()] == [(True, True), (True, False)]
     of_cut = json.loads((site.history / f"verdicts/{cut.name}.json").read_text())
@@ -149,7 +149,7 @@ def test_of_two_nights_started_at_once_one_runs(site: NightSite) -> None:
     both = [site.start("n1,n2"), site.start("n1,n2")]
     ends = [(process.communicate(timeout=180), process.returncode) for process in both]
     assert sorted(code for _, code in ends) == [0, 1], ends
-    ((_, words),) = (told for told, code in ends if code == 1)
+    ((_, words),) = (printed for printed, code in ends if code == 1)
     assert "another night is running" in words and "Traceback" not in words
     assert len(whole(site)) == len(site.nights()) == 1
 
@@ -178,10 +178,10 @@ def test_a_full_disk_leaves_whole_rows_and_the_next_night_makes_up_for_it(site: 
     assert len(whole(site)) == len(before) + 2, "nothing of the night, and nothing by half"
 
     (site.history / "filler").unlink()
-    code, told = site.night("n5,n6")
+    code, verdict = site.night("n5,n6")
     cut = site.nights()[1]
     assert code == 0
-    assert f"the night {cut.name} was cut off: 1 records recovered, verdict PASS" in told["notes"]
+    assert f"the night {cut.name} was cut off: 1 records recovered, verdict PASS" in verdict["notes"]
     assert {record.hosts for record in whole(site)} == {("n1", "n2"), ("n3", "n4"), ("n5", "n6")}
 
 

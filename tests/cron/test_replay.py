@@ -64,16 +64,16 @@ def until(points: list[HistoryRow], night: int) -> Panel:
 @pytest.mark.slow
 def test_each_night_is_judged_as_if_it_were_the_last(acceptances: tuple[Acceptance, ...]) -> None:
     points = eventful()
-    seen = set()
+    verdicts = set()
     processes = 1 + bool(acceptances)
     for t, night in enumerate(replay(panel(points), "fuchs", acceptances, BAND, processes=processes)):
-        seen |= {series.verdict for series in night.series}
+        verdicts |= {series.verdict for series in night.series}
         if t not in LOOKED_AT:
             continue
-        known = baselines_of(each for each in acceptances if each.time < moment(t))
+        known = baselines_of(acceptance for acceptance in acceptances if acceptance.time < moment(t))
         assert night == judge_last_night(until(points, t), "fuchs", known, BAND), f"night {t}"
     assert t == NIGHTS - 1
-    assert {Verdict.PASS, Verdict.MISSING, Verdict.INVALID, Verdict.FAIL} <= seen
+    assert {Verdict.PASS, Verdict.MISSING, Verdict.INVALID, Verdict.FAIL} <= verdicts
 
 
 def test_the_command_says_every_night_what_it_is_and_what_it_was_called_then(tmp_path: Path) -> None:
@@ -84,16 +84,16 @@ def test_the_command_says_every_night_what_it_is_and_what_it_was_called_then(tmp
     Journal(past.folder).note("night41", "begun", folder="runs/15", words=[])
     Journal(past.folder).note("night41", "ended", verdict="PASS")
     words = ["--history", str(tmp_path), "--platform", "fuchs", "--replay"]
-    said = CliRunner().invoke(history, words)
-    assert said.exit_code == 0, said.output
-    lines = said.output.splitlines()
+    replayed = CliRunner().invoke(history, words)
+    assert replayed.exit_code == 0, replayed.output
+    lines = replayed.output.splitlines()
     assert lines[0] == "night0  PASS (1 PASS)"
     at = lines.index("night41  DEGRADED, then PASS (1 DEGRADED)")
     words_of = "DEGRADED  qperf tcp_bw bandwidth 64 KiB nodes=2 runtime=2: 700 MB/s, usual 1.0"
     assert lines[at + 1].startswith(f"    {words_of}")
     assert lines[-1].endswith(": failed: gone") and lines[-2] == "night42  MISSING (1 MISSING)"
-    told = json.loads(CliRunner().invoke(history, [*words, "--json"]).output)
-    assert [night["verdict"] for night in told["nights"]][-3:] == ["WATCH", "DEGRADED", "MISSING"]
-    night = told["nights"][41]
+    verdicts = json.loads(CliRunner().invoke(history, [*words, "--json"]).output)
+    assert [night["verdict"] for night in verdicts["nights"]][-3:] == ["WATCH", "DEGRADED", "MISSING"]
+    night = verdicts["nights"][41]
     assert (night["run"], night["then"], night["counts"]["DEGRADED"]) == ("night41", "PASS", 1)
-    assert night["series"][0]["value"] == 7e8 and not told["nights"][0]["series"]
+    assert night["series"][0]["value"] == 7e8 and not verdicts["nights"][0]["series"]

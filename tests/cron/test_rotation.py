@@ -148,8 +148,8 @@ class Year:
 
     def works(self) -> list[WorkItem]:
         past = replace(self.past, suspects=self.draw.sample(list(self.states), 3))
-        each = expected_cost_s(self.costs, {"stream": 2, "likwid": 2, "pairs": 1})
-        return due_pairs(self.states, past, self.within, each) + [
+        pair_cost_s = expected_cost_s(self.costs, {"stream": 2, "likwid": 2, "pairs": 1})
+        return due_pairs(self.states, past, self.within, pair_cost_s) + [
             WorkItem(name=name, last=last, cost_s=expected_cost_s(self.costs, {name: 1}))
             for name, last in self.others.items()
         ]

@@ -42,7 +42,7 @@ N3 = NightSuspect(
 def night(*series: SeriesVerdict, suspects: tuple[NightSuspect, ...] = ()) -> NightVerdict:
     return NightVerdict(
         platform="lab", run="20261121T023000Z", time="2026-11-21T02:30:00+00:00",
-        verdict=max(each.verdict for each in series), series=series,
+        verdict=max(judged.verdict for judged in series), series=series,
         suspects=suspects, rule=("the rule",),
     )  # fmt: skip
 
@@ -74,27 +74,27 @@ def test_the_table_names_the_bad_series_and_the_node() -> None:
 
 def test_prometheus_never_finds_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """node_exporter reads every name that ends in .prom, hidden ones too, while a night is written."""
-    seen: list[str] = []
+    synced: list[str] = []
     sync = os.fsync
 
     def fsync(descriptor: int) -> None:
-        seen.extend(path.name for path in (tmp_path / "textfiles").iterdir())
+        synced.extend(path.name for path in (tmp_path / "textfiles").iterdir())
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
     (tmp_path / "textfiles").mkdir()
     for _ in range(2):
         write_verdict(tmp_path, night(GOOD), (), textfiles=tmp_path / "textfiles")
-    assert {name for name in seen if name.endswith(".prom")} == {"npc-lab.prom"}
-    assert len(set(seen)) > 1, "it was seen while it was written"
+    assert {name for name in synced if name.endswith(".prom")} == {"npc-lab.prom"}
+    assert len(set(synced)) > 1, "it was seen while it was written"
 
 
 def test_prometheus_gets_no_labels_twice() -> None:
     """A node that is slow in one benchmark and fails in another; two sizes with the same words."""
     sizes = [replace(GOOD, key=KEY._replace(size=size), value=float(size)) for size in (1_000_000, 1_000_448)]
     assert len({label(series.key) for series in sizes}) == 1
-    told = night(BAD, *sizes, suspects=(N3, replace(N3, slowdown=None)))
-    metrics = samples(textfile(told, 1.5))
+    judged = night(BAD, *sizes, suspects=(N3, replace(N3, slowdown=None)))
+    metrics = samples(textfile(judged, 1.5))
     assert list(metrics["npc_suspect_slowdown"].values()) == [1.0], "that it fails is worse"
     values = {dict(labels)["size"]: value for labels, value in metrics["npc_series_value"].items()}
     assert values == {"1000000": 1e6, "1000448": 1000448.0, "65536": 7.1e6}
@@ -108,32 +108,32 @@ def test_prometheus_reads_what_is_no_text(tmp_path: Path) -> None:
 
 
 def test_a_lost_node_is_the_first_line_and_fails_the_night() -> None:
-    told = with_lost(night(GOOD), {"n2": "Connection timed out"})
-    assert (told.verdict, told.exit_code) == (Verdict.MISSING, 11)
+    judged = with_lost(night(GOOD), {"n2": "Connection timed out"})
+    assert (judged.verdict, judged.exit_code) == (Verdict.MISSING, 11)
     first = "lab, night 20261121T023000Z: MISSING (1 PASS); lost node n2: Connection timed out"
-    assert table(told).splitlines()[0] == first
-    assert with_confirmed(told, ()).verdict is Verdict.MISSING
+    assert table(judged).splitlines()[0] == first
+    assert with_confirmed(judged, ()).verdict is Verdict.MISSING
     assert with_lost(night(BAD), {"n2": "down*"}).verdict is Verdict.DEGRADED, "the worst counts"
-    suite = ET.fromstring(junit(told).partition("\n")[2])
+    suite = ET.fromstring(junit(judged).partition("\n")[2])
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert suite.find("testcase[@name='n2']/failure") is not None
-    assert samples(textfile(told, 0.0))["npc_node_lost"] == {(("node", "n2"), ("platform", "lab")): 1.0}
+    assert samples(textfile(judged, 0.0))["npc_node_lost"] == {(("node", "n2"), ("platform", "lab")): 1.0}
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_whatever_a_tool_said_the_forms_stay_whole(words: str, name: str) -> None:
     key = KEY._replace(case=name, params=json.dumps({"p": words}))
-    told = night(
+    judged = night(
         replace(BAD, key=key, reason=words), replace(GOOD, verdict=Verdict.INVALID, reason=words), GOOD
     )
-    suite = ET.fromstring(junit(told, [words]))
+    suite = ET.fromstring(junit(judged, [words]))
     assert [child.tag for case in suite.iter("testcase") for child in case] == ["failure", "error"]
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
-    metrics = samples(textfile(told, 1.5))
+    metrics = samples(textfile(judged, 1.5))
     assert {dict(labels)["series"] for labels in metrics["npc_series_verdict"]} == {
-        label(series.key) for series in told.series
+        label(series.key) for series in judged.series
     }
-    printed = table(told, [words])
+    printed = table(judged, [words])
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", printed)
     assert sum(line.startswith(("DEGRADED", "INVALID")) for line in printed.split("\n")) >= 2
 
@@ -141,30 +141,30 @@ def test_whatever_a_tool_said_the_forms_stay_whole(words: str, name: str) -> Non
 def test_all_files_of_a_night_are_written(tmp_path: Path) -> None:
     collector = tmp_path / "textfile"
     collector.mkdir()
-    told = night(BAD, suspects=(N3,))
-    written = write_verdict(tmp_path, told, ["a note"], None, collector)
+    judged = night(BAD, suspects=(N3,))
+    written = write_verdict(tmp_path, judged, ["a note"], None, collector)
     assert read_night(tmp_path / "verdict.json") == written
-    assert read_night(tmp_path / "verdicts" / f"{told.run}.json") == written
+    assert read_night(tmp_path / "verdicts" / f"{judged.run}.json") == written
     assert (written.verdict, written.exit_code, written.notes) == (Verdict.DEGRADED, 13, ("a note",))
     names = {path.name for path in tmp_path.rglob("*") if path.is_file()}
-    assert names == {"verdict.json", f"{told.run}.json", "verdict.xml", "verdict.prom", "npc-lab.prom"}
+    assert names == {"verdict.json", f"{judged.run}.json", "verdict.xml", "verdict.prom", "npc-lab.prom"}
     assert (collector / "npc-lab.prom").read_text() == (tmp_path / "verdict.prom").read_text()
 
 
 def test_the_matrix_decides_whom_to_drain_and_without_one_the_history_does() -> None:
-    told = night(BAD, suspects=(N3, replace(N3, name="n4", named=False)))
-    assert to_drain(told, None) == {"n3": "NPC 20261121T023000Z: 70% slower"}
+    judged = night(BAD, suspects=(N3, replace(N3, name="n4", named=False)))
+    assert to_drain(judged, None) == {"n3": "NPC 20261121T023000Z: 70% slower"}
     pairs = PairMatrix(nodes=("n1", "n3"), suspects=("n3",), problem="5 nodes at least")
-    assert set(to_drain(told, pairs)) == {"n3"}
+    assert set(to_drain(judged, pairs)) == {"n3"}
     innocent = PairMatrix(nodes=("n1", "n3"), suspects=("n3",), pairs=9)
-    assert to_drain(told, innocent) == {}
+    assert to_drain(judged, innocent) == {}
     n1 = SlowSuspect(kind="node", name="n1", nodes=("n1",), slowdown=None, evidence="", series="")
-    assert to_drain(told, msgspec.structs.replace(innocent, slow=(n1,))) == {
+    assert to_drain(judged, msgspec.structs.replace(innocent, slow=(n1,))) == {
         "n1": "NPC 20261121T023000Z: does not answer"
     }
     sends = msgspec.structs.replace(n1, slowdown=0.7, role="sender")
     weaker = msgspec.structs.replace(sends, slowdown=0.1, role="receiver")
-    assert to_drain(told, msgspec.structs.replace(innocent, slow=(sends, weaker))) == {
+    assert to_drain(judged, msgspec.structs.replace(innocent, slow=(sends, weaker))) == {
         "n1": "NPC 20261121T023000Z: 70% slower as sender"
     }
     assert "node n1 as sender 70.0% slower" in str(msgspec.structs.replace(innocent, slow=(sends,)))
@@ -174,15 +174,15 @@ def test_the_matrix_decides_whom_to_drain_and_without_one_the_history_does() -> 
 
 def test_whom_the_history_suspects_and_the_matrix_names_is_to_blame() -> None:
     perhaps = replace(N3, name="n4", nodes=("n4",), named=False, rivals=("everything",))
-    told = night(BAD, suspects=(replace(N3, named=False), perhaps))
-    both = with_confirmed(told, {("node", frozenset({"n4"})), ("node", frozenset({"n1"}))})
-    assert [(each.name, each.named, each.rivals) for each in both.suspects] == [
+    judged = night(BAD, suspects=(replace(N3, named=False), perhaps))
+    both = with_confirmed(judged, {("node", frozenset({"n4"})), ("node", frozenset({"n1"}))})
+    assert [(suspect.name, suspect.named, suspect.rivals) for suspect in both.suspects] == [
         ("n4", True, ()),
         ("n3", False, N3.rivals),
     ]
     assert "to blame: node n4" in table(both).splitlines()[0]
     assert "confirmed by its pairs" in table(both)
-    assert with_confirmed(told, {("node", frozenset({"n1"})), ("link", frozenset({"n4"}))}) == told
+    assert with_confirmed(judged, {("node", frozenset({"n1"})), ("link", frozenset({"n4"}))}) == judged
     link = replace(perhaps, kind="link", name="n4–n5", nodes=("n4", "n5"))
     assert with_confirmed(night(BAD, suspects=(link,)), {("link", frozenset({"n5", "n4"}))}).suspects[0].named
     healthy = night(GOOD, suspects=(replace(perhaps, runs=("a", "b")),))
@@ -194,12 +194,12 @@ def test_whom_the_history_suspects_and_the_matrix_names_is_to_blame() -> None:
 
 def test_where_nights_know_too_few_nodes_it_is_said_what_would_tell() -> None:
     idle = ("n2", "n4", "n5", "n6")
-    told = too_few(part_of(("n1", "n3"), idle, night(BAD)), Path("/site/lab"))
-    line = shlex.split(told.partition("tell who it is: ")[2])
+    sentence = too_few(part_of(("n1", "n3"), idle, night(BAD)), Path("/site/lab"))
+    line = shlex.split(sentence.partition("tell who it is: ")[2])
     assert line[:4] == ["npc", "characterise", "--platform", "/site/lab"]
     assert {"nodelist=n1,n3,n2,n4,n5,n6", "pairs_nodes=6"} <= set(line)
-    told = too_few(part_of(("n1", "n3"), (), night(BAD)), Path("/site/lab"))
-    assert "npc night run --each-node" in told and "characterise" not in told
+    sentence = too_few(part_of(("n1", "n3"), (), night(BAD)), Path("/site/lab"))
+    assert "npc night run --each-node" in sentence and "characterise" not in sentence
 
 
 def test_witnesses_are_healthy_nodes_measured_last() -> None:
@@ -218,8 +218,8 @@ def test_witnesses_are_healthy_nodes_measured_last() -> None:
     assert chosen(night(BAD), points[:2]) == (("n1", "n3"), ()), "too few to compare"
     assert chosen(night(GOOD), points) == ((), ())
     perhaps = replace(N3, named=False, grave=True, benchmarks=("qperf rc_bw bandwidth", "stream bandwidth"))
-    asked = part_of(("n3",), ("n1",), night(GOOD, suspects=(perhaps,)))
-    assert "pairs_client=qperf HOSTNAME -lp PORT -t 1 -uu -vu -m 64K rc_bw" in asked.words
+    part = part_of(("n3",), ("n1",), night(GOOD, suspects=(perhaps,)))
+    assert "pairs_client=qperf HOSTNAME -lp PORT -t 1 -uu -vu -m 64K rc_bw" in part.words
     between = replace(GOOD, key=KEY._replace(case="rc_bw"))
     assert chosen(night(between, suspects=(perhaps,)), points)[0] == ("n3",), "no median is bad"
     alone = replace(GOOD, key=KEY._replace(case="rc_bw", nodes=1))

@@ -74,10 +74,10 @@ def test_shaped_links_are_measured_within_three_percent(cluster: Cluster, tmp_pa
             )  # fmt: skip
             code, text = ended(job)
             assert code == 0, text
-            found = {record.hosts: record.value for record in bandwidths(out)}
-            if found == expected:
+            values = {record.hosts: record.value for record in bandwidths(out)}
+            if values == expected:
                 break  # else once more: TCP that stalls for a second is no matter of the shaper
-        assert found == expected, tool
+        assert values == expected, tool
 
 
 @pytest.mark.parametrize(

@@ -69,10 +69,10 @@ def measured(cluster: Cluster, out: Path, client: str) -> tuple[Launch, Mapping[
 
 def test_planted_loss_is_what_tcp_sends_again(cluster: Cluster, tmp_path: Path) -> None:
     plant(cluster, "tcp dport 5201 numgen random mod 50 == 0 drop")
-    launch, told, records = measured(cluster, tmp_path / "out", "iperf3 -c HOSTNAME -p 5201 -t 1 -J")
+    launch, printed, records = measured(cluster, tmp_path / "out", "iperf3 -c HOSTNAME -p 5201 -t 1 -J")
     assert launch.moved
     moved = launch.moved["n2"]
-    assert moved["tcp RetransSegs"] == pytest.approx(told["sum_sent"]["retransmits"], rel=0.1, abs=5)
+    assert moved["tcp RetransSegs"] == pytest.approx(printed["sum_sent"]["retransmits"], rel=0.1, abs=5)
     assert 0.005 < moved["tcp RetransSegs"] / moved["tcp OutSegs"] < 0.1, "about 2 % were dropped"
     by_receiver = launch.moved["n1"].get("tcp RetransSegs", 0)
     assert by_receiver < moved["tcp RetransSegs"] / 10, "who receives sends nothing again, unless in haste"
@@ -89,12 +89,12 @@ def test_planted_corruption_is_counted_where_it_arrives(cluster: Cluster, tmp_pa
     cluster.inside("n2", "ethtool -K eth0 tx off")  # else no checksum is on the way
     plant(cluster, "udp dport 5201 numgen random mod 20 == 0 udp checksum set 0xbad")
     client = "iperf3 -c HOSTNAME -p 5201 -u -b 40M -l 1000 -t 1 -J"
-    launch, told, records = measured(cluster, tmp_path / "out", client)
+    launch, printed, records = measured(cluster, tmp_path / "out", client)
     assert launch.moved
-    broken, lost = launch.moved["n1"]["udp InCsumErrors"], told["sum"]["lost_packets"]
+    broken, lost = launch.moved["n1"]["udp InCsumErrors"], printed["sum"]["lost_packets"]
     dropped = launch.moved["n1"].get("udp RcvbufErrors", 0)  # where a full machine reads late
     assert lost == pytest.approx(broken + dropped, rel=0.3, abs=20), launch.moved
-    assert broken == pytest.approx(told["sum"]["packets"] / 20, rel=0.4)
+    assert broken == pytest.approx(printed["sum"]["packets"] / 20, rel=0.4)
     assert "udp InCsumErrors" not in launch.moved["n2"]
     assert f"n1 udp InCsumErrors {broken}" in records[0].params["moved"]
 

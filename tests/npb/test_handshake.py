@@ -96,9 +96,9 @@ def test_a_stranger_learns_nothing_and_is_sent_away(
         challenge = stranger.recv(100)
         assert len(challenge) == 16
         if kind != "silent":
-            key, asked = (os.urandom(32), challenge) if kind == "without the secret" else (SECRET, bytes(16))
+            key, nonce = (os.urandom(32), challenge) if kind == "without the secret" else (SECRET, bytes(16))
             own = os.urandom(16)
-            proof = hmac.digest(key, b"agent " + asked + own + b" 127.0.0.1", "sha256")
+            proof = hmac.digest(key, b"agent " + nonce + own + b" 127.0.0.1", "sha256")
             stranger.sendall(own + proof + encode({"event": "hello", "rank": 1, "cpus": [0], "port": 1}))
             assert stranger.recv(100) == b""
     with pytest.raises(OSError, match="cannot reach"):  # nor is an agent of another launch let in

@@ -46,9 +46,9 @@ def test_of_sockperf_by_udp_what_arrived_is_the_number(tmp_path: Path) -> None:
         assert arrived.ok and sent.value and arrived.value == pytest.approx(received * sent.value)
     server = (tmp_path / "out/raw/0000.server.out").read_text()
     handled = re.search(r"Total (\d+) messages received and handled", server)
-    said = re.search(r"Total of (\d+) messages sent", (tmp_path / "out/raw/0000.out").read_text())
-    assert handled and said, "ended so that it could print its count"
-    assert received == pytest.approx(int(handled[1]) / int(said[1]), rel=0.01), "by sockperf's own counts"
+    count = re.search(r"Total of (\d+) messages sent", (tmp_path / "out/raw/0000.out").read_text())
+    assert handled and count, "ended so that it could print its count"
+    assert received == pytest.approx(int(handled[1]) / int(count[1]), rel=0.01), "by sockperf's own counts"
 
 
 def test_a_sweep_makes_records_in_si_units_with_their_raw_files(
@@ -78,9 +78,9 @@ def test_a_sweep_makes_records_in_si_units_with_their_raw_files(
     assert (launches.tool, launches.planned, len(launches.launches)) == ("qperf", 4, 4)
     assert [launch.sample for launch in launches.launches] == [0, 0, 1, 1]
     assert [launch.params["msg_size"] for launch in launches.launches] == ["1024", "16384"] * 2
-    told = list(read_csv(out / "records.csv"))
-    assert told == collect_run(out, "fuchs")
-    records = [record for record in told if record.metric not in ("energy", "power")]  # where it may be read
+    rows = list(read_csv(out / "records.csv"))
+    assert rows == collect_run(out, "fuchs")
+    records = [record for record in rows if record.metric not in ("energy", "power")]  # where it may be read
     assert {(record.case, record.metric, record.size) for record in records} == {
         (case, metric, size)
         for case, metric in (("tcp_bw", "bandwidth"), ("tcp_lat", "latency"))
@@ -137,9 +137,9 @@ def test_auto_stops_where_a_median_is_known_and_goes_on_where_it_is_not(tmp_path
 
 
 def test_the_help_tells_what_is_usual() -> None:
-    told = run("--help").stdout
+    text = run("--help").stdout
     for value in (100 * USUAL.precision, USUAL.most, USUAL.case_s):
-        assert f"({value:g})" in " ".join(told.split())
+        assert f"({value:g})" in " ".join(text.split())
 
 
 def test_iperf3_that_serves_one_client_is_started_for_each(tmp_path: Path) -> None:

@@ -149,11 +149,11 @@ def test_a_node_that_is_slow_as_client_only_is_named_so_and_no_link_of_it(
 
 def test_who_sends_is_told_where_the_tool_is_known() -> None:
     results = Cluster(8, slow_client(4, 0.5)).rounds(runs=2)
-    told = {
+    sentences = {
         sender: localise_pairs(results, sender=sender).table(rule=False).split(" (")[0]
         for sender in ("", "client", "server")
     }
-    assert told == {
+    assert sentences == {
         "": "to blame: node n4 as client",
         "client": "to blame: node n4 as sender",
         "server": "to blame: node n4 as receiver",

@@ -166,9 +166,11 @@ def test_messages_survive_any_cut_of_the_stream(
     ]
     stream = b"".join(encode(message, payload) for message, payload in messages)
     decoder = Decoder()
-    found = [got for start in range(0, len(stream), cut) for got in decoder.feed(stream[start : start + cut])]
+    decoded = [
+        got for start in range(0, len(stream), cut) for got in decoder.feed(stream[start : start + cut])
+    ]
     assert [
-        ({k: v for k, v in message.items() if k != "payload"}, payload) for message, payload in found
+        ({k: v for k, v in message.items() if k != "payload"}, payload) for message, payload in decoded
     ] == messages
 
 
@@ -355,11 +357,11 @@ def test_a_slow_uplink_is_named_from_the_readings_of_all_pairs(tmp_path: Path) -
 
 def test_a_pair_is_disturbed_on_the_node_where_others_took_more() -> None:
     def used(cores: float, *others: float) -> dict[str, Any]:
-        return {"cores": cores, "others": [{"name": "xhpl", "cores": each} for each in others]}
+        return {"cores": cores, "others": [{"name": "xhpl", "cores": other} for other in others]}
 
     quiet, busy = used(0.5), used(0.8, 0.3, 0.2)
-    told = [{"name": "xhpl", "cores": 0.3, "host": "n2"}, {"name": "xhpl", "cores": 0.2, "host": "n2"}]
-    assert busiest([("n1", quiet), ("n2", busy)]) == {"cores": 0.8, "others": told}
+    by_xhpl = [{"name": "xhpl", "cores": 0.3, "host": "n2"}, {"name": "xhpl", "cores": 0.2, "host": "n2"}]
+    assert busiest([("n1", quiet), ("n2", busy)]) == {"cores": 0.8, "others": by_xhpl}
     assert busiest([("n1", quiet), ("n1", busy)]) == {"cores": 1.3, "others": []}, (
         "the client's others: the server"
     )

@@ -66,11 +66,11 @@ def await_end(cluster: Cluster, job: str, limit_s: float) -> None:
 
 def left_behind(cluster: Cluster) -> list[str]:
     """Processes of npb and its tools on the nodes."""
-    found = []
+    problems = []
     for host in cluster.nodes:
         listed = cluster.run(host, ["ps", "-A", "-o", "args="]).stdout.splitlines()
-        found += [f"{host}: {words}" for words in listed if "qperf" in words]
-    return found
+        problems += [f"{host}: {words}" for words in listed if "qperf" in words]
+    return problems
 
 
 def written(out: Path) -> int:

@@ -45,23 +45,28 @@ LOCKS: Final = "NPC_LOCKS"
 
 @dataclass(frozen=True, slots=True)
 class Characterisation:
-    """What is to be run: JUBE's file and its tags, on a platform (its folder); the folder of runs; the
-    environment of JUBE and of the jobs; how long to wait for these."""
+    """What is to be run."""
 
+    #: JUBE's file.
     file: Path
+    #: The platform's folder.
     platform: Path
+    #: JUBE's tags.
     tags: Sequence[str]
+    #: The folder of runs.
     outpath: Path
+    #: Environment of JUBE and of the jobs.
     env: Mapping[str, str]
+    #: How long to wait for the jobs.
     patience: wait.Patience
 
 
 @contextlib.contextmanager
 def alone_on(platform: Path, outpath: Path, limit_s: float = 0.0) -> Iterator[None]:
-    """Nobody else measures the platform (its folder) meanwhile, wherever runs and history lie; a night and
-    what it starts are one. `outpath` has the lock where that folder cannot be written.
+    """Keep others from measuring the platform (its folder) meanwhile, wherever runs and history lie; what a
+    night starts may. The lock is in `outpath` where the folder of locks cannot be written.
 
-    Raises click.ClickException with who it is, OSError as the file system does.
+    Raises click.ClickException that names who measures, OSError as the file system does.
     """
     place = Path(os.environ.get(LOCKS) or shared())
     with contextlib.suppress(OSError):
@@ -91,7 +96,7 @@ def next_id(outpath: Path) -> int:
 
 
 def run_jube(what: Characterisation, run: Path, log: IO[bytes], stop: Stop, display: Display) -> None:
-    """``jube run`` to its end, or until a stop has ended it; nobody else has JUBE work on `run` meanwhile."""
+    """``jube run`` to its end, or until a stop has ended it; no other process has JUBE on `run` then."""
     words = ["run", str(what.file), "--hide-animation", "--outpath", str(what.outpath)]
     words += ["--id", str(int(run.name)), "--include-path", str(what.platform)]
     words += ["--tag", *what.tags] if what.tags else []
@@ -166,7 +171,7 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
 
 
 def _pairs(run: Path, records: Sequence[Record], as_json: bool) -> Iterator[str]:
-    """What a run that measured pairs of nodes alone says of them, instead of ceilings: nothing for others."""
+    """What a run that measured nothing but pairs of nodes says of them; nothing for other runs."""
     if not records or {record.benchmark for record in records} != {PAIRS_NAME}:
         return
     from npc.cron.matrix import matrix_of, pair_files_of
@@ -176,8 +181,8 @@ def _pairs(run: Path, records: Sequence[Record], as_json: bool) -> Iterator[str]
             yield read_text(file).rstrip()
             continue
         workpackage = file.relative_to(run).parts[0]
-        mine = [record for record in records if record.raw.startswith(f"{workpackage}/")]
-        hosts = sorted({host for record in mine for host in record.hosts}, key=natural)
+        own_records = [record for record in records if record.raw.startswith(f"{workpackage}/")]
+        hosts = sorted({host for record in own_records for host in record.hosts}, key=natural)
         yield str(matrix_of(file, tuple(hosts)))
         yield from (f"  {picture}" for picture in sorted(file.parent.glob("heatmap*.png")))
 
@@ -221,10 +226,10 @@ def exit_code(records: Sequence[Record], drawn: int) -> int:
 
 
 def _unexpected(records: Sequence[Record]) -> list[Record]:
-    """What failed, and what cannot be believed of a series of which no greater part is left.
+    """What failed, and invalid records of a series of which not more are usable than invalid.
 
-    A launch beside which something else ran is no failure of a run. What ceilings are made of is launched
-    until enough can be believed (`npc/jobs/rounds.py`); the rest has a median of fewer launches.
+    A launch that others disturbed is no failure of a run. What ceilings are made of is launched until enough
+    is usable (`npc/jobs/rounds.py`); the rest has a median of fewer launches.
     """
     usable = Counter(Series.of(record) for record in records if record.ok)
     unused = [record for record in records if not record.ok and not _expected(record)]
@@ -238,12 +243,12 @@ def _unexpected(records: Sequence[Record]) -> list[Record]:
 
 
 def _unavailable(records: Sequence[Record]) -> bool:
-    """Whether nothing of what was asked for can be had here: a machine without RDMA is no failed run."""
+    """Whether nothing of what was asked for exists here: a machine without RDMA is no failed run."""
     return bool(records) and all(record.status.startswith("unavailable: ") for record in records)
 
 
 def _in_a_roofline(records: Sequence[Record]) -> bool:
-    """Whether a test among them may give a ceiling: OS noise and rates on names alone have no picture."""
+    """Whether a test among them may give a ceiling: there is no figure of OS noise or of file operations."""
     none = ("operation_rate", "energy", "power")
     return any(catalogue.row_of(record).layer != "noise" and record.metric not in none for record in records)
 
@@ -258,7 +263,7 @@ def _how_it_failed(workpackage: Workpackage, records: Sequence[Record]) -> str:
 
 
 def _expected(record: Record) -> bool:
-    """Whether a record without use is no failure of the run: a tool that cannot be had here, or the sender's
-    count of what UDP lost, beside which the receiver's stands."""
+    """Whether an unusable record is no failure of the run: a tool that is not installed here, or the sender's
+    count of a lossy UDP test, of which the receiver's count is used."""
     lost = record.status.startswith("invalid: ") and record.params.get("side") == "send"
     return lost or record.status.startswith("unavailable: ")

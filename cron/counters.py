@@ -1,10 +1,10 @@
-"""What links and devices say of themselves beside a night's judgement: counters of errors that rise faster
-than sound hardware lets them, though no bandwidth may show it yet; and what counters say of a suspect.
+"""Counters of a night: those of errors that rise faster than they do on sound hardware, although bandwidth
+may not show it yet; and what counters say of a suspect.
 
 Two sources: by how much counters rose during the night's launches (``launches.jsonl``), and where they stood
 when a job of the night looked (``environment.json``) against the night that looked at the same node before,
 which ``counters.json`` in the history's folder remembers. Losses and congestion depend on who sends what:
-they are told of records and suspects only.
+they are evidence about records and suspects only.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ STANDS: Final = "counters.json"
 #: Bits that may be wrong: of InfiniBand (NVIDIA, ibdiagnet manual, "Bit Error Rate"), Ethernet (IEEE 802.3,
 #: clauses 49 and 82) and a lane of PCI Express (Base Specification, chapter 4).
 BIT_ERROR_RATE: Final = 1e-12
-#: What a sound machine does not do by itself, whoever sends how much.
-_TOLD: Final = ("down", "error")
+#: What does not rise on a sound machine, whoever sends how much.
+_REPORTED: Final = ("down", "error")
 #: Counters of what many wrong bits did, not of bits.
 _OF_LINKS: Final = ("link_error_recovery", "local_link_integrity_errors")
 #: Of other errors, and where no rate of a link is known, a day at most: mcelog.conf(5), corrected errors of a
@@ -50,7 +50,7 @@ GRAVE_A_DAY: Final = 1.0
 FALSE_LINE: Final = 1e-4
 #: Lines, at most.
 MOST: Final = 10
-#: Nights whose launches are asked about a suspect.
+#: Nights whose launches are evidence about a suspect.
 NIGHTS: Final = 3
 _DAY_S: Final = 86400.0
 
@@ -190,7 +190,7 @@ def _rose(
 ) -> Iterator[NodeCounterIncrease]:
     """The counter with its limit, if it has one."""
     means, (owner, _, own) = meaning(name), name.partition(" ")
-    if means not in _TOLD or seconds <= 0:
+    if means not in _REPORTED or seconds <= 0:
         return
     rate = link_rate(owner, environment) if means == "error" and own not in _OF_LINKS else None
     a_day = GRAVE_A_DAY if means == "down" else A_DAY
@@ -228,7 +228,9 @@ def _remember(history: Path, night: str, stands: Stands) -> None:
                 "night": night,
                 "time": environment["time"],
                 "counters": {
-                    name: value for name, value in environment["counters"].items() if meaning(name) in _TOLD
+                    name: value
+                    for name, value in environment["counters"].items()
+                    if meaning(name) in _REPORTED
                 },
             }
             for node, environment in stands.items()

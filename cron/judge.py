@@ -272,7 +272,7 @@ def _is_given_up(panel: Panel, s: int, baseline: Baseline | None) -> bool:
 
 
 def _is_invalid_sent(panel: Panel, s: int) -> bool:
-    """Whether it is a sender's count that tonight's loss made invalid: the receiver's stands beside it."""
+    """Whether it is a sender's count that tonight's loss made invalid: the receiver's count is judged."""
     sender = panel.keys[s].by_name.get("side") == "send"
     return sender and bool(np.isnan(panel.value[s, -1])) and bool(panel.lies(s))
 

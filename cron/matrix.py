@@ -36,7 +36,8 @@ SAMPLED_ROUNDS: Final = 8
 def chosen(
     night: NightVerdict, points: Iterable[HistoryRow], out: Collection[str] = ()
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Suspects and witnesses for a matrix; no suspects where nothing is bad, no witnesses where too few are.
+    """Suspects, and witnesses: healthy nodes to compare them with. No suspects where nothing is bad, no
+    witnesses where there are too few.
 
     out: nodes that cannot be measured now.
 

@@ -188,9 +188,9 @@ class Panel:
         return tuple(status for status in self.at(s).statuses if status.startswith("invalid"))
 
     def disturbed_on(self, s: int) -> tuple[tuple[str, ...], ...]:
-        """On which groups of hosts others computed beside all that counts of series `s` in the last night.
+        """Groups of hosts on which others used the CPUs during all that counts of series `s` last night.
 
-        None where they did so everywhere the night before, too: then that is how this machine is.
+        None where they did so everywhere the night before, too: then this machine is always used like that.
         """
         before = np.flatnonzero(~np.isnan(self.value[s, :-1])).tolist()
         lately = self.at(s, len(self.runs) - 2)

@@ -6,11 +6,10 @@ import math
 import random
 from collections.abc import Callable, Mapping
 
-from npc.npb.worst_pairs import worst_pairs
-
 from npc.machine.fabric import Topology, parse
 from npc.npb.localise import localise_pairs
 from npc.npb.schedule import schedule
+from npc.npb.worst_pairs import worst_pairs
 from npc.records.pair_verdicts import Better, Localisation, PairResult
 
 FOUR_LEAVES = parse("leaf1: n[1-6]\nleaf2: n[7-12]\nleaf3: n[13-18]\nleaf4: n[19-24]\ncore: leaf[1-4]")

@@ -23,7 +23,7 @@ import click
 
 from npc.jobs.sample import turns
 from npc.machine.command import exit_words
-from npc.observe.options import ObservationOptions
+from npc.observe.observer import RunPlan
 from npc.observe.rank_files import read_ranks
 from npc.observe.run import RANKS, run
 from npc.records.node_probes import MeasuredOverhead, percent
@@ -43,20 +43,19 @@ def check(
     plain: Sequence[str],
     place: int,
     stem: Path,
-    mpi: bool,
-    asked: ObservationOptions,
+    plan: RunPlan,
     pairs: int,
 ) -> MeasuredOverhead:
     """Run it 2 · `pairs` times; what it prints goes to ``STEM-check-NN-with.out`` and the like. plain: the
     command without watching. Raises `RunFailed`."""
-    asked, quiet, lot = replace(asked, background_s=0.0), ObservationOptions(), random.Random()
+    watching, lot = replace(plan, background_s=0.0), random.Random()
     rows: list[tuple[float, float]] = []
     pair: dict[bool, float] = {}
     click.echo(f"npc observe: {2 * pairs} more runs, half of them without watching", err=True)
     for number, (watched, _) in enumerate(turns(pairs, lot)):
         one = stem.with_name(f"{stem.name}-check-{number:02d}-{'with' if watched else 'without'}")
-        words, what = (command, asked) if watched else (plain, quiet)
-        code = run(words, place, one, mpi and watched, what, keep=True, silent=True).code
+        words, how = (command, watching) if watched else (plain, RunPlan())
+        code = run(words, place, one, how, keep=True, silent=True).code
         if code:
             raise RunFailed(code, f"run {number} of the check ended with {exit_words(code)}: {one}.err")
         ranks = one.with_name(f"{one.name}.{RANKS}")

@@ -9,7 +9,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,18 +17,14 @@ from npc.files import read_text
 from npc.machine.sysfs import parse_cpus
 from npc.observe.counters import RECEIVED, SENT, passed
 from npc.observe.monitoring import RankFlow, read_calls, read_flows
-from npc.observe.mpi.digest import collectives_of, digest, flows_of, sizes_of
-from npc.observe.mpi.profile import RankProfile
+from npc.observe.observer import MessageCounts, ObservedPart, Observer, RanksLeft
+from npc.observe.overhead import overhead_of
 from npc.observe.rank_files import Flop, WatchedRank, read_ranks
-from npc.records.hotspots import HOTSPOTS, Hotspots
-from npc.records.memory_use import MEMORY, MemoryUse
-from npc.records.mpi_profile import PROFILE
-from npc.records.node_probes import PROBES, Overhead, Probes
+from npc.records.node_probes import Overhead
 from npc.records.observed import CollectiveCalls, CountedFlop, Io, Messages, ObservedNode, Port
 from npc.records.units import format_quantity
 
 SCHEMA: Final = 3
-_LONG: Final = (PROFILE, PROBES, HOTSPOTS, MEMORY)
 #: Foreign traffic below this part of what was measured changes no digit that anybody looks at.
 _NOTICED: Final = 0.01
 #: How far MPI's own count may be exceeded before it is somebody else's, or the program's own that is not
@@ -42,26 +38,24 @@ _LITTLE: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One run: its command, its nodes, MPI's own count where there is one, and what was odd.
-
-    reported: what the program said of itself, by metric (`npc.records.units.METRICS`): flops, flop. counted:
-    what the hardware counted, None where nobody asked. profile: what went on inside MPI
-    (`npc.observe.mpi.digest`), None without the ranks' profiles. probes, hotspots, overhead, memory: of the
-    node, where somebody asked.
-    """
+    """One run of a program."""
 
     command: tuple[str, ...]
+    #: What the program said of itself, by metric (`npc.records.units.METRICS`): flops (FLOP/s), flop.
     reported: Mapping[str, float]
+    #: How many ranks there were to be.
     ranks: int
     nodes: tuple[ObservedNode, ...]
+    #: MPI's own count, or an observer's; None without.
     messages: Messages | None
+    #: What was odd.
     notes: tuple[str, ...]
+    #: What the hardware counted; None where nobody asked.
     counted: CountedFlop | None = None
-    profile: Mapping[str, Any] | None = None
-    probes: Probes | None = None
-    hotspots: Hotspots | None = None
+    #: What watching took; None where nothing of it is known.
     overhead: Overhead | None = None
-    memory: MemoryUse | None = None
+    #: What observers read, by their keys: dataclasses, or what JSON knows; None where one saw nothing.
+    parts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_observation(
@@ -69,27 +63,31 @@ def read_observation(
     command: Sequence[str],
     hosts: Sequence[str] = (),
     reported: Mapping[str, float] | None = None,
-    profiles: Sequence[RankProfile] = (),
-    ranks: Sequence[WatchedRank] | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Observation:
-    """The observation of the rank files and ``*.prof`` files in `folder`, and of the ranks' profiles.
+    """The observation of the rank files and ``*.prof`` files in `folder`, and of what the observers read
+    there.
 
-    hosts: nodes that were to take part, as far as that is known. ranks: those in the folder, if they were
-    read already, and what was damaged noted.
+    hosts: nodes that were to take part, as far as that is known.
     """
-    seen, damaged = read_ranks(folder) if ranks is None else (ranks, [])
+    ranks, damaged = read_ranks(folder)
     by_host: defaultdict[str, list[WatchedRank]] = defaultdict(list)
-    for rank in seen:
+    for rank in ranks:
         by_host[rank.host].append(rank)
-    nodes = tuple(_node(host, ranks) for host, ranks in sorted(by_host.items()))
-    placed = {rank.rank: rank.host for rank in seen}
+    nodes = tuple(_node(host, local) for host, local in sorted(by_host.items()))
+    placed = {rank.rank: rank.host for rank in ranks}
     monitored = sorted(folder.glob("*.prof"))
     texts = [read_text(path, "replace") for path in monitored]
-    messages = _counted_messages(texts, profiles, placed)
-    total = max((rank.ranks for rank in seen), default=0)
+    left = RanksLeft(folder=folder, ranks=ranks, flows=read_flows(texts))
+    parts = {observer.key: observer.read(left) for observer in observers}
+    messages = _counted_messages(texts, left.flows, parts.values(), placed)
+    overhead, unknown = overhead_of(
+        {key: part.overhead for key, part in parts.items() if part.overhead},
+        next((observer.budget for observer in observers if observer.budget is not None), None),
+    )
+    total = max((rank.ranks for rank in ranks), default=0)
     known = {host.split(".")[0] for host in by_host}
     notes = [
-        *damaged,
         *_missing(total, placed, [host for host in hosts if host.split(".")[0] not in known]),
         *_uncounted(monitored, placed),
         *(f"{node.host} {port.name}: {port.note}" for node in nodes for port in node.ports if port.note),
@@ -99,18 +97,20 @@ def read_observation(
             for node in nodes
             if node.io and node.io.incomplete
         ),
-        *(note for host, ranks in sorted(by_host.items()) for note in _crowded(host, ranks)),
+        *(note for host, local in sorted(by_host.items()) for note in _crowded(host, local)),
+        *(note for part in parts.values() for note in part.notes),
+        *unknown,
     ]
-    counted = _counted(by_host)
     return Observation(
-        tuple(command),
-        reported or {},
-        total,
-        nodes,
-        messages,
-        tuple(notes),
-        counted,
-        digest(profiles, read_flows(texts)),
+        command=tuple(command),
+        reported=reported or {},
+        ranks=total,
+        nodes=nodes,
+        messages=messages,
+        notes=(*damaged, *notes),
+        counted=_counted(by_host),
+        overhead=overhead if overhead.estimated else None,
+        parts={key: part.content for key, part in parts.items()},
     )
 
 
@@ -179,17 +179,21 @@ def _counted(by_host: Mapping[str, Sequence[WatchedRank]]) -> CountedFlop | None
 
 
 def _counted_messages(
-    monitored: Sequence[str], profiles: Sequence[RankProfile], placed: Mapping[int, str]
+    monitored: Sequence[str],
+    flows: Sequence[RankFlow],
+    parts: Iterable[ObservedPart],
+    placed: Mapping[int, str],
 ) -> Messages | None:
     """MPI's own count where it has one, which knows the messages that collectives are made of; else that of
-    the profiles. The collectives' names only these know."""
-    collectives = collectives_of(profiles)
+    an observer. The collectives' names only that knows."""
+    counts: MessageCounts | None = next((part.messages for part in parts if part.messages), None)
+    collectives = counts.collectives if counts else {}
     if monitored:
-        return _messages(read_flows(monitored), collectives or read_calls(monitored), placed)
-    if not profiles:
+        return _messages(flows, collectives or read_calls(monitored), placed)
+    if not counts:
         return None
-    found = _messages(flows_of(profiles), collectives, placed, sizes_of(profiles))
-    return replace(found, between_nodes=None) if collectives else found
+    messages = _messages(counts.flows, collectives, placed, counts.by_size)
+    return replace(messages, between_nodes=None) if collectives else messages
 
 
 def _messages(
@@ -283,14 +287,17 @@ def _foreign(nodes: Sequence[ObservedNode], messages: Messages | None) -> Iterab
 
 def to_document(observation: Observation) -> dict[str, Any]:
     """The content of ``observed.json``."""
-    rest = asdict(replace(observation, profile=None))  # it is plain already, and large
-    return {"schema": SCHEMA, **rest, "profile": observation.profile}
+    document = {"schema": SCHEMA, **asdict(replace(observation, parts={}))}
+    del document["parts"]
+    for key, part in observation.parts.items():  # what is plain already is large, and stays as it is
+        document[key] = asdict(part) if is_dataclass(part) and not isinstance(part, type) else part
+    return document
 
 
 def to_text(observation: Observation) -> str:
-    """``observed.json``; what is for programs on one line each."""
+    """``observed.json``; the parts, which are for programs, on one line each."""
     lines = [
-        f" {json.dumps(name)}: {json.dumps(value, indent=None if name in _LONG else 1)}"
+        f" {json.dumps(name)}: {json.dumps(value, indent=None if name in observation.parts else 1)}"
         for name, value in to_document(observation).items()
     ]
     return "{\n" + ",\n".join(lines) + "\n}\n"

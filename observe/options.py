@@ -6,35 +6,12 @@ Only the standard library, since `npc.observe.rank` has no other.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservationOptions:
-    """background_s: seconds to watch a node's ports before the program begins.
-
-    counters: a group of LIKWID's, whose FLOP the first rank of each node counts, or an event of PAPI's, which
-    each rank counts itself. settings: variables of the program's environment. library: what is put before the
-    program to count its MPI calls (`npc.observe.mpi.build`). companions: settings by the name of the
-    companion (`npc.observe.companions`). Empty: nobody asked.
-    """
-
-    background_s: float = 0.0
-    counters: str = ""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    library: str = ""
-    companions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def to_text(self) -> str:
-        """One word of a command line."""
-        return json.dumps(asdict(self))
-
-
-def read_options(text: str) -> ObservationOptions:
-    """What `ObservationOptions.to_text` wrote."""
-    return ObservationOptions(**json.loads(text))
 
 
 class Companion(Protocol):
@@ -47,6 +24,9 @@ class Companion(Protocol):
     (`npc.machine.processes.die_with_parent`), so that nothing stays attached.
     """
 
+    def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
+        """folder, name: of the rank's files, ``FOLDER/NAME.*``, NAME is HOST.RANK."""
+
     @property
     def files(self) -> tuple[int, ...]:
         """Descriptors that `end` needs, also in another process; asked once `begin` has returned."""
@@ -54,10 +34,67 @@ class Companion(Protocol):
 
     def begin(self, process: int) -> None:
         """Attach to the process that is about to become the program."""
+        return
 
     def become(self) -> None:
         """In the rank's own process, right before it becomes the program."""
         return
 
-    def end(self) -> dict[str, Any] | None:
-        """Detach; what was seen."""
+    def end(self) -> Any:
+        """Detach; what was seen, as JSON holds it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompanionOptions:
+    """A companion, as a Python without site packages can make it in a rank."""
+
+    #: Dotted name of its module.
+    module: str
+    #: Its class there.
+    name: str
+    #: The folder from which Python imports that module; empty for NPC's own.
+    folder: str = ""
+    #: What it is made with, as JSON holds it.
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kind: type[Companion], settings: Mapping[str, Any]) -> CompanionOptions:
+        """Of a companion's class. All nodes have to see the folder of its package, as they do NPC's."""
+        module = kind.__module__
+        folder = ""
+        if module.partition(".")[0] != __name__.partition(".")[0]:
+            path = Path(str(sys.modules[module].__file__)).absolute()
+            folder = str(path.parents[module.count(".") + (path.name == "__init__.py")])
+        return cls(module=module, name=kind.__name__, folder=folder, settings=settings)
+
+    def make(self, folder: Path, name: str) -> Companion:
+        """The companion. folder, name: of the rank's files, ``FOLDER/HOST.RANK.*``."""
+        if self.folder and self.folder not in sys.path:
+            sys.path.append(self.folder)
+        # imported only now: this runs once for every rank
+        kind: type[Companion] = getattr(import_module(self.module), self.name)
+        return kind(folder, name, self.settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationOptions:
+    """What is observed of each rank. Empty: nothing."""
+
+    #: Seconds to watch a node's ports before the program begins.
+    background_s: float = 0.0
+    #: A group of LIKWID's, whose FLOP the first rank of each node counts, or an event of PAPI's, which each
+    #: rank counts itself.
+    counters: str = ""
+    #: By the name that each has in the rank's file.
+    companions: Mapping[str, CompanionOptions] = field(default_factory=dict)
+
+    def to_text(self) -> str:
+        """One word of a command line."""
+        return json.dumps(asdict(self))
+
+
+def read_options(text: str) -> ObservationOptions:
+    """What `ObservationOptions.to_text` wrote."""
+    fields = json.loads(text)
+    companions = {name: CompanionOptions(**options) for name, options in fields.pop("companions").items()}
+    return ObservationOptions(companions=companions, **fields)

@@ -11,18 +11,16 @@ from typing import Any
 import click
 
 from npc.observe.check_observer import table
-from npc.observe.hotspots.table import hotspots
-from npc.observe.memory.outputs import memory
-from npc.observe.mpi.counters import counters
-from npc.observe.mpi.summary import summary
 from npc.observe.observation import Observation
-from npc.observe.probes.table import probes
-from npc.records.mpi_profile import profile_of
+from npc.observe.observer import Observer
 from npc.records.units import METRICS, format_quantity, format_size, plural
 
 
-def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
-    """The table of nodes and ports, MPI's own count, where the time went inside MPI, and what was odd."""
+def show(
+    observation: Observation, observers: Sequence[Observer], folder: Path, silent: Sequence[str]
+) -> None:
+    """The table of nodes and ports, MPI's own count, what observers saw, and what was odd. silent: options
+    whose pattern the program's output does not match."""
 
     def amount(value: float | None) -> str:
         return "unknown" if value is None else format_quantity(value, "B", 4)
@@ -57,16 +55,9 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
             say(f"counted on {host}: {moved_line(moved)}")
         if not counted.moved:
             say(f"counted: {found}")
-    profile = profile_of({"profile": observation.profile})
-    for line in (*summary(profile), *counters(profile)) if profile else ():
-        say(line)
-    for ran in profile.algorithms.ran if profile and profile.algorithms else ():
-        say(f"{ran.operation} of {ran.ranks} ranks, {ran.calls} calls: {ran.name} (by its messages)")
-    for line in hotspots(observation.hotspots) if observation.hotspots else ():
-        say(line)
-    for line in memory(observation.memory) if observation.memory else ():
-        say(line)
-    for line in probes(observation.probes) if observation.probes else ():
+    contents = [(observer, observation.parts[observer.key]) for observer in observers]
+    shown = [(observer, content) for observer, content in contents if content is not None]
+    for line in (line for observer, content in shown for line in observer.lines(content)):
         say(line)
     if observation.overhead and observation.overhead.words:
         say(observation.overhead.words)
@@ -75,11 +66,11 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
         say(line)
     for option in silent:
         say(f"note: {option} catches no number above 0 in what the program printed")
-    for note in (*observation.notes, *(profile.notes if profile else ())):
+    for note in observation.notes:
         say(f"note: {note}")
     after = (
         f"its pictures: npc report {folder}"
-        if observation.memory
+        if any(observer.alone for observer, _ in shown)
         else f"under the ceilings: npc roofline RUN {folder}"
     )
     say(f"kept in {folder}; {after}")

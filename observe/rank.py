@@ -3,7 +3,7 @@
     python -ES observe/rank.py FOLDER ASKED PROGRAM [ARGUMENT…]
 
 ASKED is the JSON object that `npc.observe.options` describes: not every launcher takes its own variables to
-all nodes. What MPI's profiling library counted goes to ``FOLDER/HOST.RANK.mpi``.
+all nodes.
 
 The rank runs as a child with this process's environment, standard streams and binding, so MPI's start-up
 protocol finds what it expects. The CPUs that the launcher has bound it to are kept; what a library binds
@@ -31,9 +31,7 @@ if not __package__:  # started by its path
 from npc import own_folder
 from npc.machine.processes import RANK, RANKS, die_with_parent, read, storage_and_calls, told
 from npc.machine.sysfs import format_cpus
-from npc.observe.companions import companions_of
 from npc.observe.counters import read_counters
-from npc.observe.mpi.place import ProfileFile
 from npc.observe.options import read_options
 from npc.observe.own_session import leave_launcher
 from npc.observe.passed_signals import SignalWitness, wait_for_end
@@ -41,9 +39,10 @@ from npc.observe.unchanged import end_like, given_signals, occupy_standard_descr
 from npc.terminal import guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from npc.observe.flop_counters import FlopCounter
+    from npc.observe.options import Companion, ObservationOptions
     from npc.observe.papi import PapiCounter
     from npc.observe.unchanged import GivenSignals
 
@@ -60,7 +59,6 @@ def main(arguments: list[str]) -> NoReturn:
     signal.signal(signal.SIGINT, given.action(signal.SIGINT))  # no traceback before the program begins
     folder, asked, program = Path(arguments[0]), read_options(arguments[1]), arguments[2:]
     restore_environment()
-    os.environ.update(asked.settings)
     name = f"{socket.gethostname()}.{told(RANK) or 0}"
     running = folder / f"{name}.{RUNNING}"
     try:
@@ -68,8 +66,7 @@ def main(arguments: list[str]) -> NoReturn:
     except OSError as error:  # whatever is written there, also by MPI, might go through somebody's link
         say(f"npc observe: {folder}: {error.strerror}: this rank is not observed")
         _become(program, given)
-    profile = ProfileFile(asked.library) if asked.library else None
-    companions = companions_of(asked, folder, name)
+    companions = dict(_companions(asked, folder, name))
     idle = _reading()
     time.sleep(asked.background_s)
     counter, counted = _count(folder, asked.counters)
@@ -90,8 +87,7 @@ def main(arguments: list[str]) -> NoReturn:
             "status": status,
             "counted": counted,
             "io": moved,
-            "profile": profile.keep(folder / f"{name}.mpi") if profile is not None else "",
-            **{each: companion.end() for each, companion in companions.items()},
+            "companions": {key: companion.end() for key, companion in companions.items()},
         })  # fmt: skip
         running.unlink(missing_ok=True)
 
@@ -105,8 +101,6 @@ def main(arguments: list[str]) -> NoReturn:
             os.close(release)
             os.read(held, 1)  # ends when the companions are there
             os.close(held)
-            if profile is not None:
-                os.environ.update(profile.environment(os.getppid()))
             for companion in companions.values():
                 companion.become()
             _become(program, given)
@@ -116,8 +110,8 @@ def main(arguments: list[str]) -> NoReturn:
     begin = _reading()  # companions may have taken seconds
     for end in (held, release):
         os.close(end)
-    files = {each for companion in companions.values() for each in companion.files}
-    done = _stand_by(child, finish, files | ({profile.file} if profile is not None else set()))
+    files = {file for companion in companions.values() for file in companion.files}
+    done = _stand_by(child, finish, files)
     wait_for_end(child)
     moved = storage_and_calls(child)
     given.ignore()  # what was read has to reach the disk
@@ -125,6 +119,14 @@ def main(arguments: list[str]) -> NoReturn:
     finish(status, moved=moved)
     os.write(done, b"!")
     end_like(os.waitstatus_to_exitcode(status))
+
+
+def _companions(asked: ObservationOptions, folder: Path, name: str) -> Iterator[tuple[str, Companion]]:
+    for key, options in asked.companions.items():
+        try:
+            yield key, options.make(folder, name)
+        except Exception as error:  # a site's own may fail in any way: the program runs all the same
+            say(f"npc observe: {key}: this rank is not observed: {type(error).__name__}: {error}")
 
 
 def _become(program: list[str], given: GivenSignals) -> NoReturn:

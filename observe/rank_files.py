@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -36,35 +36,28 @@ class Flop(msgspec.Struct, kw_only=True):
     reason: str = "nothing was counted"
 
 
-class SampledStacks(msgspec.Struct):
-    """Stacks that were taken of a rank."""
-
-    samples: int = 0
-
-
-class NoRankProbes(msgspec.Struct):
-    """Why the probes were not there for a rank."""
-
-    reason: str
-
-
 class WatchedRank(msgspec.Struct, kw_only=True):
-    """A rank. idle, begin, end: before anything had begun, when the program did, when it had ended. io: what
-    the kernel counted; profile: why there is none of its MPI."""
+    """A rank."""
 
     host: str
     rank: Number
+    #: Of the whole program.
     ranks: Number
+    #: Before anything had begun.
     idle: PortReading
+    #: When the program began.
     begin: PortReading
+    #: When it had ended.
     end: PortReading
+    #: CPUs that the launcher bound it to, as a list of Linux.
     cpus: str | None = None
+    #: Those that OpenMP was to have.
     threads: Number = 1
     counted: Flop | None = None
+    #: What the kernel counted (`npc.machine.processes.storage_and_calls`), in bytes and calls.
     io: dict[str, int] | None = None
-    profile: str = ""
-    probes: NoRankProbes | None = None
-    hotspots: SampledStacks | None = None
+    #: What companions said at their end, by their keys.
+    companions: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         parse_cpus(self.cpus or "")
@@ -76,6 +69,13 @@ class WatchedRank(msgspec.Struct, kw_only=True):
     def seconds(self) -> float:
         """How long its program ran."""
         return self.end.time - self.begin.time
+
+    def left_by(self, companion: str, kind: type[T]) -> T | None:
+        """What a companion said at its end; None where it said nothing, or nothing of this kind."""
+        try:
+            return msgspec.convert(self.companions.get(companion), kind)
+        except msgspec.ValidationError:
+            return None
 
 
 def read_ranks(folder: Path) -> tuple[list[WatchedRank], list[str]]:

@@ -20,23 +20,14 @@ from npc.files import no_link, read_bytes, write_whole
 from npc.jobs.launcher import content_of
 from npc.jobs.sample import job_hosts
 from npc.machine.processes import die_with_parent
-from npc.observe.companions import PROBES
-from npc.observe.hotspots.merge import read_hotspots
-from npc.observe.memory.merge import read_memory
-from npc.observe.memory.outputs import save_tables
-from npc.observe.mpi.rank_file import read_profiles
 from npc.observe.observation import Observation, read_observation, to_text
+from npc.observe.observer import RunPlan, registered_observers
 from npc.observe.options import ObservationOptions
 from npc.observe.output_copy import OutputCopy, descriptor_of, say
-from npc.observe.overhead import overhead_of
 from npc.observe.passed_signals import SignalWitness, wait_for_end
-from npc.observe.probes.node_file import read_probes
-from npc.observe.probes.settings import keep_token
 from npc.observe.rank import RUNNING
-from npc.observe.rank_files import read_ranks
 from npc.observe.unchanged import FROM_PEOPLE, given_signals, restore_environment
 from npc.records.node_probes import MeasuredOverhead, Overhead
-from npc.trust import others_may_write
 
 OBSERVED: Final = "observed.json"
 RANKS: Final = "ranks"
@@ -46,8 +37,6 @@ DARSHAN: Final = ".darshan"
 NOT_STARTED: Final = 127
 #: How long ranks may take to finish once the launcher has ended.
 _HURRY_S: Final = 3.0
-#: And where what companions recorded has to be read first.
-_READING_S: Final = 60.0
 #: And output that is on its way, once nobody should have it open any more.
 _LEFT_OPEN_S: Final = 0.5
 _RANK: Final = Path(__file__).with_name("rank.py")
@@ -72,8 +61,7 @@ def run(
     command: Sequence[str],
     place: int,
     stem: Path,
-    mpi: bool,
-    asked: ObservationOptions,
+    plan: RunPlan,
     keep: bool,
     silent: bool = False,
 ) -> ProgramEnd:
@@ -86,19 +74,22 @@ def run(
     """
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
     own_folder.make(ranks)
-    if PROBES in asked.companions:
-        keep_token(ranks)
-    library = _beside_the_ranks(asked.library, ranks)
-    around = [sys.executable, "-ES", str(_RANK), str(ranks), replace(asked, library=library).to_text()]
+    options = ObservationOptions(
+        background_s=plan.background_s,
+        counters=plan.counters,
+        companions={observer.key: observer.companion(ranks) for observer in plan.observers},
+    )
+    around = [sys.executable, "-ES", str(_RANK), str(ranks), options.to_text()]
     watched = [*command[:place], *around, *command[place:]]
-    if mpi and _is_monitoring_harmful(command[place]):
+    monitoring = plan.monitoring
+    if monitoring and _is_monitoring_harmful(command[place]):
         say(
             "Open MPI's monitoring stays off: it crashes programs that start others (MPI_Comm_spawn) or have "
             "collective calls of neighbours in a graph (MPI_Dist_graph_create)"
         )
-        mpi = False
+        monitoring = False
     restore_environment()
-    environment = {**os.environ, **(_monitoring(ranks) if mpi else {})}
+    environment = {**os.environ, **(_monitoring(ranks) if monitoring else {})}
     given = given_signals()
     copies = _copies(stem, silent) if keep else []
     pipe = subprocess.PIPE if keep else None
@@ -125,9 +116,9 @@ def run(
     given.ignore(FROM_PEOPLE)
     witness.end()
     code = process.wait()
-    wait_for_ranks(ranks, _READING_S if asked.companions else _HURRY_S)
-    if library != asked.library:
-        Path(library).unlink(missing_ok=True)
+    wait_for_ranks(ranks, max([_HURRY_S, *(observer.patience_s for observer in plan.observers)]))
+    for observer in plan.observers:
+        observer.clear(ranks)
     for copy in copies:
         copy.finish(_LEFT_OPEN_S)
     for copy in copies:
@@ -141,22 +132,6 @@ def _copies(stem: Path, silent: bool) -> list[OutputCopy]:
         OutputCopy(stem.with_suffix(suffix), None if silent else descriptor_of(terminal), name)
         for name, terminal, suffix in streams
     ]
-
-
-def _beside_the_ranks(library: str, ranks: Path) -> str:
-    """A copy of the profiling library where all nodes find it, since they share the ranks' folder and perhaps
-    not the user's cache; the library itself where nothing may be executed there, others may write there, or
-    nothing is asked for."""
-    if not library or os.statvfs(ranks).f_flag & os.ST_NOEXEC or others_may_write(ranks):
-        return library
-    copy = ranks.absolute() / Path(library).name
-    try:
-        own_folder.save(copy, [Path(library).read_bytes()])
-        copy.chmod(0o700)
-    except OSError:  # a full disk will be told by those who write what counts
-        copy.unlink(missing_ok=True)
-        return library
-    return str(copy)
 
 
 def wait_for_ranks(ranks: Path, patience_s: float) -> None:
@@ -185,30 +160,6 @@ def _is_monitoring_harmful(program: str) -> bool:
     with content_of(program) as content:
         calls = re.search(rb"(?i)mpi_((dist_)?graph_create|comm_spawn)", content)
         return bool(calls and re.search(rb"ompi_mpi_|libmpi_(mpifh|usempi)", content))
-
-
-def profiling_library(command: Sequence[str], place: int) -> str:
-    """The library to put before the program, empty where there is none: then it is said why."""
-    from npc.observe.built import NoLibrary
-    from npc.observe.mpi.build import library_for
-
-    try:
-        return str(library_for(command[:place], command[place]))
-    except NoLibrary as reason:
-        say(f"inside MPI: unavailable: {reason}")
-        return ""
-
-
-def costs_of_probes() -> dict[str, float]:
-    """Seconds of one event, empty where they cannot be measured: then it is said why."""
-    from npc.observe.costs.cache import NoCost
-    from npc.observe.probes.costs import costs
-
-    try:
-        return costs()
-    except NoCost as reason:
-        say(f"what a probe costs is not known: {reason}")
-        return {}
 
 
 def append_report(pattern: str, began: float, path: Path) -> None:
@@ -240,13 +191,12 @@ def _told(log: Path) -> bytes:
 def keep_observation(
     stem: Path,
     command: Sequence[str],
-    place: int,
-    asked: ObservationOptions,
+    plan: RunPlan,
     reported: Mapping[str, float],
     own_notes: Sequence[str] = (),
 ) -> Observation:
-    """Read what the ranks left, and keep it as ``STEM.observed.json``. place: of the program's word;
-    own_notes: of who asked, and of the program's run."""
+    """Read what the ranks left, and keep it as ``STEM.observed.json``. own_notes: of the user, and of the
+    program's run."""
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
     with tempfile.TemporaryDirectory() as nothing:
         try:
@@ -255,43 +205,28 @@ def keep_observation(
         except OSError as error:  # links and pipes may wait there: nothing is opened
             read = Path(nothing)
             own_notes = (*own_notes, f"{ranks}: {error.strerror}: what the ranks left is not read")
-        observation = _read_observation(read, command, place, asked, reported, own_notes)
+        hosts = job_hosts() if os.environ.get("SLURM_JOB_NODELIST") else ()
+        observation = read_observation(read, command, hosts, reported, plan.observers)
     own_folder.hand_out(ranks)
-    if observation.memory:
-        save_tables(observation.memory, stem)
+    absent = {kind.key: None for kind in registered_observers().kinds}
+    parts = {**absent, **observation.parts}
+    observation = replace(observation, notes=(*own_notes, *observation.notes), parts=parts)
+    for observer in plan.observers:
+        if (content := observation.parts[observer.key]) is not None:
+            observer.save(content, stem)
     write_whole(stem.with_name(f"{stem.name}.{OBSERVED}"), to_text(observation))
     return observation
 
 
-def _read_observation(
-    ranks: Path,
-    command: Sequence[str],
-    place: int,
-    asked: ObservationOptions,
-    reported: Mapping[str, float],
-    own_notes: Sequence[str],
+def keep_measured(
+    stem: Path, observation: Observation, plan: RunPlan, measured: MeasuredOverhead
 ) -> Observation:
-    hosts = job_hosts() if os.environ.get("SLURM_JOB_NODELIST") else ()
-    seen, damaged = read_ranks(ranks)
-    profiles, unread = read_profiles(ranks, seen)
-    observation = read_observation(ranks, command, hosts, reported, profiles, seen)
-    probes, odd = read_probes(ranks, seen)
-    overhead, unknown = overhead_of(asked, command[:place], command[place], seen, profiles, probes)
-    hotspots, memory = read_hotspots(ranks, damaged), read_memory(ranks, damaged)
-    return replace(
-        observation,
-        notes=(*own_notes, *observation.notes, *unread, *odd, *unknown, *damaged),
-        hotspots=hotspots,
-        probes=probes,
-        overhead=overhead if overhead.estimated else None,
-        memory=memory,
-    )
-
-
-def keep_measured(stem: Path, observation: Observation, measured: MeasuredOverhead) -> Observation:
     """The observation with what was measured of watching, kept as ``STEM.observed.json``."""
+    parts = dict(observation.parts)
+    for observer in plan.observers:
+        if (content := parts[observer.key]) is not None:
+            parts[observer.key] = observer.slowed(content, 1 + measured.median)
     overhead = replace(observation.overhead or Overhead(), measured=measured)
-    memory = observation.memory and replace(observation.memory, slowdown=1 + measured.median)
-    observation = replace(observation, overhead=overhead, memory=memory)
+    observation = replace(observation, overhead=overhead, parts=parts)
     write_whole(stem.with_name(f"{stem.name}.{OBSERVED}"), to_text(observation))
     return observation

@@ -11,13 +11,18 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from npc.machine.sysfs import number
 from npc.observe.costs.cache import NoCost, cached_costs
 from npc.observe.costs.maker import CostProgram
 from npc.observe.hotspots.perf import find_perf, perf_access
+from npc.observe.rank_files import WatchedRank
+from npc.records.hotspots import HOTSPOTS
 
 _RATE: Final = 10_000
 _MAX_RATE: Final = Path("/proc/sys/kernel/perf_event_max_sample_rate")
@@ -26,6 +31,12 @@ _STEPS, _BLOCKS, _TURNS = 100_000, 40, 3
 _FAST: Final = 0.1
 _PATIENCE_S: Final = 10.0
 _SETTLED_S: Final = 0.1
+
+
+class _Recorded(msgspec.Struct):
+    """What `npc.observe.hotspots.recorder` says at its end."""
+
+    samples: int = 0
 
 
 def cost(call_graph: str) -> float:
@@ -37,6 +48,20 @@ def cost(call_graph: str) -> float:
         raise NoCost(perf_access().line)
     key = {"tool": f"perf {perf.version}", "call_graph": call_graph}
     return cached_costs("stacks", key, lambda: {"sample": _measured(perf.path, call_graph)})["sample"]
+
+
+def overhead_of_samples(ranks: Sequence[WatchedRank], call_graph: str) -> float | None:
+    """The share of its run time that the samples of the rank with most took (0.01: 1 %); None where there are
+    none. Raises NoCost."""
+    samples = [
+        (recorded.samples, rank.seconds)
+        for rank in ranks
+        if (recorded := rank.left_by(HOTSPOTS, _Recorded)) is not None
+    ]
+    if not any(number for number, _ in samples):
+        return None
+    seconds = cost(call_graph)
+    return max((number * seconds / lasted for number, lasted in samples if lasted > 0), default=None)
 
 
 def _measured(perf: str, call_graph: str) -> float:

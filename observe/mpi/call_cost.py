@@ -18,6 +18,7 @@ from npc.machine.command import exit_words, last_words, run
 from npc.observe.costs.cache import NoCost, cached_costs
 from npc.observe.mpi.build import find_compiler, mpi_of
 from npc.observe.mpi.place import ProfileFile
+from npc.observe.mpi.profile import RankProfile
 
 _SOURCE: Final = Path(__file__).with_suffix(".c")
 _CALLS, _BLOCKS = 2000, 41
@@ -34,6 +35,24 @@ def cost(library: str, launcher: Sequence[str], program: str) -> float:
         "mpi", {"library": library}, lambda: {"call": _measured(library, launcher, program)}
     )
     return measured["call"]
+
+
+def overhead_of_calls(
+    profiles: Sequence[RankProfile], library: str, launcher: Sequence[str], program: str
+) -> float | None:
+    """The share of its run time that the calls of the rank with most cost more (0.01: 1 %); None where no
+    rank has called MPI for a time. Raises NoCost."""
+    calls = {
+        profile.rank: sum(entry.calls for entry in profile.calls)
+        for profile in profiles
+        if profile.seconds > 0
+    }
+    if not calls:
+        return None
+    seconds = cost(library, launcher, program)
+    return max(
+        calls[profile.rank] * seconds / profile.seconds for profile in profiles if profile.rank in calls
+    )
 
 
 def _measured(library: str, launcher: Sequence[str], program: str) -> float:

@@ -25,6 +25,7 @@ from npc.observe.mpi.profile import (
 )  # fmt: skip
 from npc.observe.mpi.variables import read_counters
 from npc.observe.rank_files import WatchedRank
+from npc.records.mpi_profile import PROFILE
 from npc.records.units import plural
 
 #: Names of the header's fields.
@@ -87,8 +88,8 @@ def read_profiles(folder: Path, ranks: Iterable[WatchedRank]) -> tuple[list[Rank
             number = path.stem.rpartition(".")[2]
             reasons[str(error)].add(int(number) if number.isdecimal() else 0)
     for rank in ranks:
-        if rank.profile:
-            reasons[rank.profile].add(rank.rank)
+        if reason := rank.left_by(PROFILE, str):
+            reasons[reason].add(rank.rank)
     notes = [f"inside MPI: unavailable of {_named(lost)}: {reason}" for reason, lost in reasons.items()]
     return sorted(profiles, key=lambda profile: profile.rank), notes
 

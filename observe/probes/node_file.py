@@ -27,6 +27,12 @@ class _NodeFile(msgspec.Struct):
     probes: list[NodeProbe]
 
 
+class _WithoutProbes(msgspec.Struct):
+    """Why the probes were not there for a rank, as `npc.observe.probes.companion` says at its end."""
+
+    reason: str
+
+
 def read_probes(folder: Path, ranks: Sequence[WatchedRank]) -> tuple[Probes | None, tuple[str, ...]]:
     """What the nodes' files in `folder` tell, and what is odd about them; None where nobody asked for probes.
     ranks: all that were seen."""
@@ -43,6 +49,18 @@ def read_probes(folder: Path, ranks: Sequence[WatchedRank]) -> tuple[Probes | No
     return Probes(nodes=tuple(_joined(nodes) for nodes in by_node.values())), notes
 
 
+def overhead_of_probes(probes: Probes, ranks: Sequence[WatchedRank]) -> float | None:
+    """The share of the run time that all probes together took (0.01: 1 %), on the node where it is most; each
+    of the rank that it took most of. None where that is not known."""
+    shares = []
+    nodes = [node for node in probes.nodes if node.cost is not None]
+    for host in {node.host for node in nodes}:
+        lasted = max((rank.seconds for rank in ranks if rank.host == host), default=0.0)
+        if lasted > 0:
+            shares.append(sum(node.cost or 0.0 for node in nodes if node.host == host) / lasted)
+    return max(shares, default=None)
+
+
 def _without(ranks: Sequence[WatchedRank], served: set[tuple[str, int]]) -> Iterable[str]:
     """Ranks that no probe was there for."""
     missing = [rank.rank for rank in ranks if (rank.host, rank.rank) not in served]
@@ -52,7 +70,11 @@ def _without(ranks: Sequence[WatchedRank], served: set[tuple[str, int]]) -> Iter
 
 
 def _reasons(ranks: Sequence[WatchedRank]) -> Iterable[str]:
-    reasons = Counter(f"{rank.host}: {rank.probes.reason}" for rank in ranks if rank.probes)
+    reasons = Counter(
+        f"{rank.host}: {without.reason}"
+        for rank in ranks
+        if (without := rank.left_by(PROBES, _WithoutProbes)) is not None
+    )
     for reason, number in reasons.items():
         yield f"probes: {reason} ({plural(number, 'rank')})"
 

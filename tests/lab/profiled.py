@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npc.observe.mpi.build import library_for
+from npc.observe.mpi.companion import RankLibrary
 from npc.observe.mpi.profile import RankProfile
 from npc.observe.mpi.rank_file import read_profiles
-from npc.observe.options import ObservationOptions
+from npc.observe.options import CompanionOptions, ObservationOptions
 from npc.observe.rank_files import read_ranks
 from npc.observe.run import wait_for_ranks
+from npc.records.mpi_profile import PROFILE
 from tests.lab.mpis import WHEELS, Mpi
 from tests.paths import ROOT
 
@@ -47,7 +49,8 @@ def run(mpi: Mpi, ranks: int, folder: Path, *command: str | Path, library: str =
         beside = mpi.launcher
     library = library or str(library_for([beside], str(command[0])))
     folder.mkdir()
-    asked = ObservationOptions(library=str(library)).to_text()
+    companion = CompanionOptions.of(RankLibrary, {"library": str(library)})
+    asked = ObservationOptions(companions={PROFILE: companion}).to_text()
     around = [sys.executable, "-ES", ROOT / "npc/observe/rank.py", folder, asked]
     ended = subprocess.run(
         [mpi.launcher, "-n", str(ranks), *around, *command],

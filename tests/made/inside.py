@@ -11,6 +11,7 @@ from npc.observe.observation import read_observation, to_text
 from npc.parsers.run.collect import collect_run
 from npc.records.record import save_csv
 from tests.made.jube_run import launch, write_launches
+from tests.made.profiles import MadeProfiles
 
 
 def observed_runs(folder: Path, *runs: Sequence[RankProfile], program: str = "app") -> Path:
@@ -40,7 +41,7 @@ def observed_runs(folder: Path, *runs: Sequence[RankProfile], program: str = "ap
             }
             seen["end"] = {"time": each.seconds, "counters": {}}
             (ranks / f"{each.host}.{each.rank}.json").write_text(json.dumps(seen))
-        text = to_text(read_observation(ranks, [program], profiles=profiles))
+        text = to_text(read_observation(ranks, [program], observers=[MadeProfiles(profiles)]))
         (folder / f"raw/{number:04}.observed.json").write_text(text)
     records = [each for each in collect_run(folder, "fuchs") if each.raw.endswith(".observed.json")]
     save_csv(records, folder / "records.csv")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from npc.observe.mpi.observer import part_of
 from npc.observe.mpi.profile import (
     WHOLE,
     Arrival,
@@ -22,11 +23,24 @@ from npc.observe.mpi.profile import (
     Peer,
     RankProfile,
 )
+from npc.observe.observer import ObservedPart, Observer, RanksLeft
 
 WORLD: Final = "world"
 #: Whom others wait for: these for the root; of those the root for all. In all others everybody for all.
 _FROM_ROOT: Final = ("MPI_Bcast", "MPI_Scatter", "MPI_Scatterv")
 _TO_ROOT: Final = ("MPI_Reduce", "MPI_Gather", "MPI_Gatherv")
+
+
+class MadeProfiles(Observer):
+    """Reads these profiles where `npc.observe.mpi.observer` reads the ranks' files."""
+
+    key = "profile"
+
+    def __init__(self, profiles: Sequence[RankProfile]) -> None:
+        self.profiles = profiles
+
+    def read(self, left: RanksLeft) -> ObservedPart:
+        return part_of(self.profiles, left.flows)
 
 
 class Job:

@@ -88,6 +88,7 @@ from tests.made.damaged import (
 from tests.made.foreign import a_history, a_jube_run, a_run, a_study, an_observation, fits
 from tests.made.history import BEGUN, KEY
 from tests.made.memory_use import memory_use, rank_memory
+from tests.made.profiles import MadeProfiles
 from tests.made.run_folder import make_pairs
 from tests.paths import ROOT
 
@@ -350,7 +351,7 @@ def test_damaged_files_of_ranks_cost_what_they_held(tmp_path: Path) -> None:
             path.write_bytes(damage)
             seen, notes = read_ranks(ranks)
             profiles, _ = read_profiles(ranks, seen)
-            found = to_text(read_observation(ranks, [program], profiles=profiles))
+            found = to_text(read_observation(ranks, [program], observers=[MadeProfiles(profiles)]))
             assert list(parsers.parse("observed", found))
             if suffix == ".probes":
                 read_probes(ranks, seen)

@@ -103,6 +103,6 @@ def test_a_site_s_package_adds_to_the_page_to_advice_to_checks_and_to_parsers(tm
     ]
 
 
-@pytest.mark.parametrize("kind", ["sections", "advice", "checks", "parsers", "observations"])
+@pytest.mark.parametrize("kind", ["sections", "advice", "checks", "parsers", "observations", "observers"])
 def test_all_that_npc_itself_registers_can_be_loaded(kind: str) -> None:
     assert [problem for _, _, problem in registration.extensions(kind) if problem] == []

@@ -14,7 +14,7 @@ from npc.observe.mpi.digest import digest
 from npc.observe.mpi.profile import Calls, Peer, RankProfile, Snapshot, Variable
 from npc.observe.observation import Observation, read_observation, to_document, to_text
 from npc.records.mpi_profile import CallTotals, PairTraffic, operation, profile_of, read_profile
-from tests.made.profiles import Job
+from tests.made.profiles import Job, MadeProfiles
 
 
 def observed(profiles: list[RankProfile], folder: Path) -> Observation:
@@ -23,7 +23,7 @@ def observed(profiles: list[RankProfile], folder: Path) -> Observation:
     for each in profiles:
         seen = {"host": each.host, "rank": each.rank, "ranks": each.ranks, "idle": reading, "begin": reading}
         (folder / f"{each.host}.{each.rank}.json").write_text(json.dumps({**seen, "end": reading}))
-    return read_observation(folder, ["./app"], profiles=profiles)
+    return read_observation(folder, ["./app"], observers=[MadeProfiles(profiles)])
 
 
 def a_job() -> Job:
@@ -102,8 +102,7 @@ def test_what_is_fetched_goes_to_whom_fetches_it(tmp_path: Path) -> None:
     assert (observation.messages.sent, observation.messages.received) == (
         {"n1": 700, "n0": 23}, {"n0": 700, "n1": 23},
     )  # fmt: skip
-    assert observation.profile is not None
-    assert observation.profile["peers"]["rows"] == [[0, 1, 23, 2], [1, 0, 700, 7]]
+    assert observation.parts["profile"]["peers"]["rows"] == [[0, 1, 23, 2], [1, 0, 700, 7]]
 
 
 def test_a_matrix_of_too_many_pairs_is_kept_by_host() -> None:
@@ -156,7 +155,7 @@ def test_a_thousand_ranks_make_a_document_of_less_than_a_megabyte(tmp_path: Path
     for rank in range(0, 1000, 4):
         job.message(rank, rank + 1)
     profiles = list(with_snapshots(job.profiles(), 130))
-    text = to_text(replace(read_observation(tmp_path, ["./app"]), profile=digest(profiles)))
+    text = to_text(read_observation(tmp_path, ["./app"], observers=[MadeProfiles(profiles)]))
     assert len(text) < 1e6
     (tmp_path / "0000.observed.json").write_text(text)
     found = read_profile(tmp_path / "0000.observed.json")

@@ -24,7 +24,7 @@ from npc.observe.counters import RECEIVED, SENT, passed, read_counters
 from npc.observe.flop_counters import NoCounters, counted_flop, moved_bytes
 from npc.observe.monitoring import read_calls, read_flows
 from npc.observe.observation import CountedFlop, Observation, ObservedNode, read_observation, to_document
-from npc.observe.options import ObservationOptions
+from npc.observe.observer import RunPlan
 from npc.observe.run import RANKS, keep_observation
 from npc.parsers.observed import rank_cpus
 from npc.records.record import Record, read_csv
@@ -335,7 +335,7 @@ def test_what_is_kept_notes_a_damaged_file_once(tmp_path: Path) -> None:
     ranks.mkdir()
     seen(ranks, "n1", 0, 2, (0, 0, 1))
     (ranks / "n1.1.json").write_text('{"host": "n1", "rank": 1, ')
-    kept = keep_observation(tmp_path / "0000", ["mpirun", "app"], 1, ObservationOptions(), {})
+    kept = keep_observation(tmp_path / "0000", ["mpirun", "app"], RunPlan(), {})
     assert [note.partition(": ")[0] for note in kept.notes if "damaged" in note] == ["n1.1.json is damaged"]
     assert any("1 of 2 ranks left nothing (rank 1)" in note for note in kept.notes)
 

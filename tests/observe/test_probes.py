@@ -29,7 +29,7 @@ from npc.observe.probes.places import NoFunction, find
 from npc.observe.probes.rows import calls, rows_of
 from npc.observe.probes.settings import settings_of
 from npc.observe.probes.table import probes
-from npc.observe.rank_files import NoRankProbes, PortReading, WatchedRank
+from npc.observe.rank_files import PortReading, WatchedRank
 from npc.parsers.observed import parse
 from npc.records.node_probes import NodeProbe, ProbeRow, Probes
 from tests.paths import ROOT
@@ -240,7 +240,13 @@ def test_nodes_are_read_together_and_late_ranks_added(tmp_path: Path) -> None:
         (tmp_path / f"{name}.probes").write_text(json.dumps(content))
     moment = PortReading(0.0, {})
     gone = WatchedRank(
-        host="n2", rank=3, ranks=4, idle=moment, begin=moment, end=moment, probes=NoRankProbes("it had gone")
+        host="n2",
+        rank=3,
+        ranks=4,
+        idle=moment,
+        begin=moment,
+        end=moment,
+        companions={"probes": {"reason": "it had gone"}},
     )
     (tmp_path / "n3.0.probes").write_text('{"probes": [{"probe": 1}]}')
     read, notes = read_probes(tmp_path, [gone])

@@ -382,7 +382,13 @@ def test_what_no_program_has_used_is_no_profile(tmp_path: Path) -> None:
     (tmp_path / "host.0.mpi").write_bytes(b"NPCMPI\n\0" + bytes(100))
     moment = PortReading(0.0, {})
     rank = WatchedRank(
-        host="host", rank=1, ranks=2, idle=moment, begin=moment, end=moment, profile="LD_BIND_NOW is set"
+        host="host",
+        rank=1,
+        ranks=2,
+        idle=moment,
+        begin=moment,
+        end=moment,
+        companions={"profile": "LD_BIND_NOW is set"},
     )
     profiles, notes = read_profiles(tmp_path, [rank])
     assert profiles == []

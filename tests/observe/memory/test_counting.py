@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from npc.observe.memory.build import memory_library
+from npc.observe.memory.companion import RankMemoryTable
 from npc.observe.memory.table import COUNTING, RankTable
-from npc.observe.options import ObservationOptions
+from npc.observe.options import CompanionOptions, ObservationOptions
 from npc.records.memory_use import MEMORY, Structure
 from tests.lab.counted import PROGRAMS, build, count
 from tests.paths import ROOT
@@ -172,9 +173,9 @@ def test_valgrind_counts_what_was_not_built_to(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_ranks_of_an_mpi_program(tmp_path: Path) -> None:
     program = build("cc", "memory_counts.c", tmp_path, "--with", "mpicc", "-DWITH_MPI")
-    asked = ObservationOptions(
-        companions={MEMORY: {"mode": "count", "library": str(memory_library("count"))}}
-    ).to_text()
+    settings = {"mode": "count", "library": str(memory_library("count"))}
+    companion = CompanionOptions.of(RankMemoryTable, settings)
+    asked = ObservationOptions(companions={MEMORY: companion}).to_text()
     around = [sys.executable, "-ES", str(ROOT / "npc/observe/rank.py"), str(tmp_path), asked]
     said = subprocess.run(
         ["mpirun", "-n", "2", *around, str(program), "2", "10", "5", "4", "exit"],
@@ -184,7 +185,7 @@ def test_the_ranks_of_an_mpi_program(tmp_path: Path) -> None:
     assert said.returncode == 0, said.stderr
     ranks = [json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.glob("*.json")]
     assert sorted(rank["rank"] for rank in ranks) == [0, 1]
-    assert [rank[MEMORY]["status"] for rank in ranks] == ["ok", "ok"]
+    assert [rank["companions"][MEMORY]["status"] for rank in ranks] == ["ok", "ok"]
 
 
 def test_what_cannot_be_built_is_said(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from npc.report.runs import Report, read_runs
 from npc.report.sections import NothingToShow
 from tests.made.inside import observed_runs
 from tests.made.measured import peak
-from tests.made.profiles import Job
+from tests.made.profiles import Job, MadeProfiles
 
 
 def told(profiles: list[RankProfile]) -> Profile:
@@ -185,7 +185,7 @@ def test_the_algorithms_of_collectives_stand_with_their_sizes(tmp_path: Path) ->
     for rank in (0, 1):
         line = f"I\t{rank}\t{1 - rank}\t24 bytes\t3 msgs sent\n"
         (ranks / f"mpi.{rank}.prof").write_text(line)
-    text = to_text(read_observation(ranks, ["app"], profiles=job.profiles()))
+    text = to_text(read_observation(ranks, ["app"], observers=[MadeProfiles(job.profiles())]))
     (folder / "raw/0000.observed.json").write_text(text)
     shown = page(folder)
     for words in ("allreduce of 2 ranks", "8 B … 16 B", "recursive doubling"):

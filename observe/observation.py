@@ -82,7 +82,7 @@ def read_observation(
     parts = {observer.key: observer.read(left) for observer in observers}
     messages = _counted_messages(texts, left.flows, parts.values(), placed)
     overhead, unknown = overhead_of(
-        {key: part.overhead for key, part in parts.items() if part.overhead},
+        {observer.name: estimate for observer in observers if (estimate := parts[observer.key].overhead)},
         next((observer.budget for observer in observers if observer.budget is not None), None),
     )
     total = max((rank.ranks for rank in ranks), default=0)

@@ -115,6 +115,8 @@ class RunPlan:
 class Observer:
     """Observes one run of a program; a subclass for each part that an observation may have."""
 
+    #: What it is called in notes and where it says what watching took, as it is registered.
+    name: ClassVar[str]
     #: The part's key in ``observed.json``, and that of its companion in the ranks' files.
     key: ClassVar[str]
     #: Heading of its options in ``--help-all``.

@@ -22,6 +22,7 @@ _RATE_HZ: Final = 99.0
 class HotspotsObserver(Observer):
     """Records stacks of all ranks, and judges the hottest functions and their loops."""
 
+    name = "hotspots"
     key = "hotspots"
     title = "Hotspots"
     purpose = (

@@ -22,6 +22,7 @@ _USUAL_BUDGET: Final = 0.1
 class MemoryObserver(Observer):
     """Counts or samples accesses of all threads; the program is far slower then."""
 
+    name = "memory"
     key = "memory"
     title = "Memory"
     purpose = (

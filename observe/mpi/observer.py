@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 class MpiObserver(Observer):
     """Counts time, calls and messages of all ranks inside MPI."""
 
+    name = "mpi"
     key = "profile"
     title = "Inside MPI"
     purpose = (

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class ProbesObserver(Observer):
     """Has a process on each node count events of all its ranks."""
 
+    name = "probes"
     key = "probes"
     title = "Probes"
     purpose = (

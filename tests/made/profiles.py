@@ -34,6 +34,7 @@ _TO_ROOT: Final = ("MPI_Reduce", "MPI_Gather", "MPI_Gatherv")
 class MadeProfiles(Observer):
     """Reads these profiles where `npc.observe.mpi.observer` reads the ranks' files."""
 
+    name = "mpi"
     key = "profile"
 
     def __init__(self, profiles: Sequence[RankProfile]) -> None:

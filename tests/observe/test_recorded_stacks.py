@@ -24,6 +24,7 @@ from npc.observe.elf import ElfFile
 from npc.observe.hotspots import recorder
 from npc.observe.hotspots.perf import find_perf
 from npc.observe.hotspots.stacks import Stacks
+from npc.observe.options import CompanionOptions, ObservationOptions
 from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.observed import read_part
 from tests.lab.in_process import npc
@@ -36,7 +37,8 @@ pytestmark = [
 ]
 
 SOURCE = ROOT / "tests/observe/programs/shares.c"
-ASKED = {"companions": {"hotspots": {"rate": 99, "call_graph": "fp"}}}
+RECORDER = CompanionOptions.of(recorder.HotspotRecorder, {"rate": 99, "call_graph": "fp"})
+OPTIONS = ObservationOptions(companions={HOTSPOTS: RECORDER}).to_text()
 
 
 def compiled(target: Path, *options: str) -> Path:
@@ -49,9 +51,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("program") / "shares")
 
 
-def beside(folder: Path, *command: str | Path, asked: Mapping[str, Any] = ASKED) -> list[str | Path]:
+def beside(folder: Path, *command: str | Path) -> list[str | Path]:
     """The command line of one rank as `npc observe` starts it."""
-    return [sys.executable, "-ES", ROOT / "npc/observe/rank.py", folder, json.dumps(asked), *command]
+    return [sys.executable, "-ES", ROOT / "npc/observe/rank.py", folder, OPTIONS, *command]
 
 
 def stacks_of(folder: Path) -> dict[str, Any]:
@@ -216,7 +218,7 @@ def test_whatever_is_killed_perf_ends_and_samples_stay(killed: str, shares: Path
     found = stacks_of(tmp_path)
     assert until(lambda: not Path(f"/proc/{perf}").exists() and not Path(f"/proc/{child}").exists())
     (kept,) = tmp_path.glob("*.json")
-    assert json.loads(kept.read_text(encoding="utf-8"))[HOTSPOTS]["samples"] == found["samples"]
+    assert json.loads(kept.read_text(encoding="utf-8"))["companions"][HOTSPOTS]["samples"] == found["samples"]
     if killed == "perf":
         assert found["status"] == f"unavailable: {recorder.KILLED}"
     else:

@@ -279,7 +279,7 @@ def observe(
     )
     occupy_standard_descriptors()
     if inside:
-        end = run(command, place, Path(inside), plan, keep=False)
+        end = run(watched_command, place, Path(inside), plan, keep=False)
         with not_lost_silently(Path(inside).parent):
             keep_observation(Path(inside), command, plan, {}, end.notes)
         end_like(end.code)

@@ -24,7 +24,7 @@ class ProbesObserver(Observer):
     title = "Probes"
     purpose = (
         "System calls, scheduler, faults, files, TCP or any function, with durations. Needs bpftrace as "
-        "root. A probe that would take more than --overhead is refused, or attached in turns."
+        "root. A probe that takes more than --overhead ends itself, and what it counted until then is kept."
     )
     order = 40
     options = (

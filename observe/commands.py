@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from npc.files import cannot_write
-from npc.observe.observer import ObservationRequest, Observer, RunPlan, registered_observers
+from npc.observe.observer import ObservationRequest, RunObserver, RunPlan, registered_observers
 from npc.parameters import PathParameter, program_first
 from npc.rare_options import RareOption, shows_all
 
@@ -336,7 +336,7 @@ def observe(
     end_like(code)
 
 
-def _requested(values: Mapping[str, Any], request: ObservationRequest, others: bool) -> Sequence[Observer]:
+def _requested(values: Mapping[str, Any], request: ObservationRequest, others: bool) -> Sequence[RunObserver]:
     """The observers that the values of their options ask for. others: whether the ground floor is to measure
     more than usual. Raises ValueError for what does not go together."""
     kinds = registered_observers().kinds

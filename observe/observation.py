@@ -17,7 +17,7 @@ from npc.files import read_text
 from npc.machine.sysfs import parse_cpus
 from npc.observe.counters import RECEIVED, SENT, passed
 from npc.observe.monitoring import RankFlow, read_calls, read_flows
-from npc.observe.observer import MessageCounts, ObservedPart, Observer, RanksLeft
+from npc.observe.observer import MessageCounts, ObservedPart, RanksLeft, RunObserver
 from npc.observe.overhead import overhead_of
 from npc.observe.rank_files import Flop, WatchedRank, read_ranks
 from npc.records.node_probes import Overhead
@@ -63,7 +63,7 @@ def read_observation(
     command: Sequence[str],
     hosts: Sequence[str] = (),
     reported: Mapping[str, float] | None = None,
-    observers: Sequence[Observer] = (),
+    observers: Sequence[RunObserver] = (),
 ) -> Observation:
     """The observation of the rank files and ``*.prof`` files in `folder`, and of what the observers read
     there.

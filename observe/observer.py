@@ -109,10 +109,10 @@ class RunPlan:
     counters: str = ""
     #: Whether Open MPI counts messages and bytes.
     monitoring: bool = False
-    observers: Sequence[Observer] = field(default_factory=tuple)
+    observers: Sequence[RunObserver] = field(default_factory=tuple)
 
 
-class Observer:
+class RunObserver:
     """Observes one run of a program; a subclass for each part that an observation may have."""
 
     #: What it is called in notes and where it says what watching took, as it is registered.
@@ -139,7 +139,7 @@ class Observer:
     budget: float | None = None
 
     @classmethod
-    def requested(cls, values: Mapping[str, Any], request: ObservationRequest) -> Observer | None:
+    def requested(cls, values: Mapping[str, Any], request: ObservationRequest) -> RunObserver | None:
         """The observer that the values of its options ask for, by their names in Python; None: they do not.
 
         Raises ValueError for values that do not go together. It builds and starts nothing.
@@ -185,7 +185,7 @@ class Observer:
 class RegisteredObservers(NamedTuple):
     """The observers that there are."""
 
-    kinds: tuple[type[Observer], ...]
+    kinds: tuple[type[RunObserver], ...]
     #: By name, why a module with one cannot be loaded.
     problems: dict[str, str]
 
@@ -193,7 +193,7 @@ class RegisteredObservers(NamedTuple):
 @cache
 def registered_observers() -> RegisteredObservers:
     """All that are registered as ``npc.observers``, in their order."""
-    kinds: list[type[Observer]] = []
+    kinds: list[type[RunObserver]] = []
     problems = {}
     for name, module, problem in extensions("observers"):
         kind = getattr(module, "OBSERVER", None)

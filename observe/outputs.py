@@ -12,12 +12,12 @@ import click
 
 from npc.observe.check_observer import table
 from npc.observe.observation import Observation
-from npc.observe.observer import Observer
+from npc.observe.observer import RunObserver
 from npc.records.units import METRICS, format_quantity, format_size, plural
 
 
 def show(
-    observation: Observation, observers: Sequence[Observer], folder: Path, silent: Sequence[str]
+    observation: Observation, observers: Sequence[RunObserver], folder: Path, silent: Sequence[str]
 ) -> None:
     """The table of nodes and ports, MPI's own count, what observers saw, and what was odd. silent: options
     whose pattern the program's output does not match."""

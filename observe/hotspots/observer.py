@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from npc.observe.observer import ObservationRequest, ObservedPart, Observer, RanksLeft
+from npc.observe.observer import ObservationRequest, ObservedPart, RanksLeft, RunObserver
 from npc.rare_options import RareOption
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _RATE_HZ: Final = 99.0
 
 
-class HotspotsObserver(Observer):
+class HotspotsObserver(RunObserver):
     """Records stacks of all ranks, and judges the hottest functions and their loops."""
 
     name = "hotspots"

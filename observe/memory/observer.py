@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from npc.observe.observer import ObservationRequest, ObservedPart, Observer, RanksLeft
+from npc.observe.observer import ObservationRequest, ObservedPart, RanksLeft, RunObserver
 from npc.rare_options import RareOption
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _USUAL_BUDGET: Final = 0.1
 
 
-class MemoryObserver(Observer):
+class MemoryObserver(RunObserver):
     """Counts or samples accesses of all threads; the program is far slower then."""
 
     name = "memory"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from npc.observe.observer import MessageCounts, ObservationRequest, ObservedPart, Observer, RanksLeft
+from npc.observe.observer import MessageCounts, ObservationRequest, ObservedPart, RanksLeft, RunObserver
 from npc.rare_options import RareOption
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npc.observe.options import CompanionOptions
 
 
-class MpiObserver(Observer):
+class MpiObserver(RunObserver):
     """Counts time, calls and messages of all ranks inside MPI."""
 
     name = "mpi"

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from npc.observe.observer import ObservationRequest, ObservedPart, Observer, RanksLeft
+from npc.observe.observer import ObservationRequest, ObservedPart, RanksLeft, RunObserver
 
 if TYPE_CHECKING:
     from npc.observe.options import CompanionOptions
     from npc.observe.probes.settings import Settings
 
 
-class ProbesObserver(Observer):
+class ProbesObserver(RunObserver):
     """Has a process on each node count events of all its ranks."""
 
     name = "probes"

@@ -23,7 +23,7 @@ from npc.observe.mpi.profile import (
     Peer,
     RankProfile,
 )
-from npc.observe.observer import ObservedPart, Observer, RanksLeft
+from npc.observe.observer import ObservedPart, RanksLeft, RunObserver
 
 WORLD: Final = "world"
 #: Whom others wait for: these for the root; of those the root for all. In all others everybody for all.
@@ -31,7 +31,7 @@ _FROM_ROOT: Final = ("MPI_Bcast", "MPI_Scatter", "MPI_Scatterv")
 _TO_ROOT: Final = ("MPI_Reduce", "MPI_Gather", "MPI_Gatherv")
 
 
-class MadeProfiles(Observer):
+class MadeProfiles(RunObserver):
     """Reads these profiles where `npc.observe.mpi.observer` reads the ranks' files."""
 
     name = "mpi"

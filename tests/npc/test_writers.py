@@ -28,6 +28,8 @@ MAY = {
     },
     "npb/man_pages.py": {"(folder / 'npb.1').write_text(_npb(), encoding='utf-8')"},
     "roofline/page.py": {"path.write_text(page, encoding='utf-8', errors='backslashreplace')"},
+    # click's, of the help
+    "observe/commands.py": {"formatter.write_text(problem)", "formatter.write_text(purpose)"},
     "observe/study/knobs.py": {"(policy / f'scaling_{end}_freq').write_text(f'{khz}\\n')"},
     "observe/study/launches.py": {
         "(folder / f'{nodes}.jsonl').write_text('\\n'.join(text) + '\\n', encoding='utf-8')"

@@ -26,7 +26,7 @@ from npc.machine.command import exit_words
 from npc.observe.observer import RunPlan
 from npc.observe.rank_files import read_ranks
 from npc.observe.run import RANKS, run
-from npc.records.node_probes import MeasuredOverhead, percent
+from npc.records.overhead import MeasuredOverhead, percent
 from npc.statistics.medians import MIN_SAMPLES, summarise
 
 

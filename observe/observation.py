@@ -20,8 +20,8 @@ from npc.observe.monitoring import RankFlow, read_calls, read_flows
 from npc.observe.observer import MessageCounts, ObservedPart, RanksLeft, RunObserver
 from npc.observe.overhead import overhead_of
 from npc.observe.rank_files import Flop, WatchedRank, read_ranks
-from npc.records.node_probes import Overhead
 from npc.records.observed import CollectiveCalls, CountedFlop, Io, Messages, ObservedNode, Port
+from npc.records.overhead import Overhead
 from npc.records.units import format_quantity
 
 SCHEMA: Final = 3

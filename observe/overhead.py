@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from npc.observe.costs.cache import NoCost
-from npc.records.node_probes import Overhead
+from npc.records.overhead import Overhead
 
 NO_LIMIT: Final = "none"
 

@@ -27,7 +27,7 @@ from npc.observe.output_copy import OutputCopy, descriptor_of, say
 from npc.observe.passed_signals import SignalWitness, wait_for_end
 from npc.observe.rank import RUNNING
 from npc.observe.unchanged import FROM_PEOPLE, given_signals, restore_environment
-from npc.records.node_probes import MeasuredOverhead, Overhead
+from npc.records.overhead import MeasuredOverhead, Overhead
 
 OBSERVED: Final = "observed.json"
 RANKS: Final = "ranks"

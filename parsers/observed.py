@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from npc.machine.sysfs import format_cpus, parse_cpus
 from npc.records.mpi_profile import Profile, operation, profile_of
-from npc.records.node_probes import OVERHEAD, Overhead
 from npc.records.observed import parse_document, part_of
+from npc.records.overhead import OVERHEAD, Overhead
 from npc.records.reading import OK, Reading, failed
 from npc.records.series import OBSERVED, OVERHEAD_MEASURED, WRITERS
 from npc.registration import extensions

@@ -11,8 +11,9 @@ from npc.page.blocks import Cell, Listing
 from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.memory_use import MEMORY, MemoryUse
 from npc.records.mpi_profile import PROFILE, Profile
-from npc.records.node_probes import OVERHEAD, PROBES, Overhead, Probes
+from npc.records.node_probes import PROBES, Probes
 from npc.records.observed import part_of, read_document
+from npc.records.overhead import OVERHEAD, Overhead
 from npc.records.record import Record
 from npc.records.series import OBSERVED
 from npc.roofline.applications import program_of

@@ -1,5 +1,4 @@
-"""What probes on the nodes saw of a program, and what watching it cost: the keys `probes` and `overhead` of
-``*.observed.json``.
+"""What probes on the nodes saw of a program: the key `probes` of ``*.observed.json``.
 
 Times are seconds, sizes bytes; ranks are those of MPI_COMM_WORLD.
 """
@@ -8,14 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from npc.records.units import format_quantity
-
-#: The keys of an observation.
+#: The key of an observation.
 PROBES: Final = "probes"
-OVERHEAD: Final = "overhead"
 
 #: attached: until the program ended. stopped: it ended before, since watching cost more than was allowed or
 #: since something ended it. unavailable: it cannot be had here.
@@ -126,46 +122,3 @@ class Probes:
     """All probes of a run."""
 
     nodes: tuple[NodeProbe, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredOverhead:
-    """The ratio of run times with watching to those without, minus 1: the median with the nonparametric
-    interval of the pairs; None in `low`, `high` and `coverage` of too few pairs. seconds: without and with,
-    of each pair."""
-
-    median: float
-    low: float | None
-    high: float | None
-    coverage: float | None
-    pairs: int
-    seconds: tuple[tuple[float, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overhead:
-    """What watching took, as a share of the run time (0.01: 1 %). estimated: events times what one costs on
-    this machine, of the rank that paid most, by what was watched (`mpi`, `probes`, `hotspots`); budget: what
-    was allowed. measured: where it was checked."""
-
-    estimated: Mapping[str, float] = field(default_factory=dict)
-    budget: float | None = None
-    measured: MeasuredOverhead | None = None
-
-    @property
-    def words(self) -> str:
-        """The estimate; empty without one."""
-        if not self.estimated:
-            return ""
-        parts = ", ".join(f"{name} {percent(share)}" for name, share in self.estimated.items())
-        whole = percent(sum(self.estimated.values()))
-        whole = whole if whole.startswith("less") else f"about {whole}"
-        limit = "" if self.budget is None else f"; probes may take {percent(self.budget)} (--overhead)"
-        return f"watching took {whole} of the run time, as estimated ({parts}){limit}"
-
-
-def percent(share: float) -> str:
-    """``0.031 %``."""
-    if abs(share) < 5e-6:
-        return "less than 0.001 %"
-    return f"{format_quantity(100 * share, '1', 2)} %"

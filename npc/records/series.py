@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from npc.records.node_probes import OVERHEAD
+from npc.records.overhead import OVERHEAD
 from npc.records.record import Record
 from npc.records.units import parse_size
 

@@ -14,7 +14,7 @@ import pytest
 from npc.observe.check_observer import measured, table
 from npc.observe.overhead import read_budget
 from npc.parsers.observed import parse, watching
-from npc.records.node_probes import MeasuredOverhead, Overhead, percent
+from npc.records.overhead import MeasuredOverhead, Overhead, percent
 from npc.records.reading import Reading
 from npc.records.record import Record, read_csv
 from npc.records.series import Series

@@ -132,14 +132,9 @@ class Run:
         """Ceilings, latencies and applications of its records."""
         return analyse(self.records, self.platform)
 
-    @property
-    def inside_mpi(self) -> list[Observed]:
-        """Launches of programs whose MPI was looked into, the newest first."""
-        return [launch for launch in self.observed if launch.profile.ranks]
-
     @cached_property
     def observed(self) -> list[Observed]:
-        """Launches of programs that were looked into, the newest first."""
+        """Launches of programs that `npc observe` watched, the newest first."""
         return read_observed(self.records, self.folder, self.idents)
 
     def links(self, *layers: Layer) -> list[Ceiling]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.report.advice.rule import Hint, Judgement, add_words, hint, rule
 from npc.report.observed import Observed, newest
 from npc.report.runs import Run
@@ -26,13 +27,14 @@ _WORTH: Final = 0.05
 @rule("slow_library")
 def slow_library(run: Run) -> Judgement:
     """Matrix products by a library that another one beats here, or by one that no name tells."""
-    programs = newest(observation for observation in run.observed if observation.hotspots)
+    programs = newest(launch for launch in run.observed if launch.part(HOTSPOTS, Hotspots))
     if not programs:
         return "no program whose stacks were taken (npc observe --hotspots)"
     rates = [rate for rate in kernel_rates(run.records) if rate.routine in PRODUCTS]
     lines, lacking = [], False
     for program in programs:
-        for share in kernel_shares(program.hotspots.hotspots) if program.hotspots else ():
+        stacks = program.part(HOTSPOTS, Hotspots)
+        for share in kernel_shares(stacks.hotspots) if stacks else ():
             if share.routine not in PRODUCTS or share.share < _WORTH:
                 continue
             measured = [rate for rate in rates if rate.routine == share.routine]

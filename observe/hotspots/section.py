@@ -20,7 +20,7 @@ from npc.page.blocks import (
     percent,
     quantity,
 )
-from npc.records.hotspots import Hotspot, Hotspots, LoopBound
+from npc.records.hotspots import HOTSPOTS, Hotspot, Hotspots, LoopBound
 from npc.records.units import plural
 from npc.report.observed import Observed, overhead_lines
 from npc.report.programs import programs
@@ -47,7 +47,7 @@ _NOTE = (
 
 def build(report: Report) -> Iterator[Block]:
     """Program by program the newest run."""
-    blocks = programs(report, lambda launch: launch.hotspots, _program)
+    blocks = programs(report, lambda launch: launch.part(HOTSPOTS, Hotspots), _program)
     return present(blocks, "the stacks of no program were taken (npc observe --hotspots -- mpirun …)")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from npc.records.memory_use import MEMORY, MemoryUse
 from npc.report.advice.rule import Judgement, add_words, hint, rule
-from npc.report.observed import newest
+from npc.report.observed import Observed, newest
 from npc.report.runs import Run
 
 add_words(Path(__file__).with_name("rules.toml"))
@@ -17,12 +18,13 @@ _NO_FAULT: Final = ("heaviest structure",)
 @rule("memory_use")
 def memory_use(run: Run) -> Judgement:
     """False sharing, first touch and the like, of the newest look at each program's memory."""
-    programs = newest(each for each in run.observed if each.memory and each.memory.status == "ok")
+    programs = newest(launch for launch in run.observed if _memory(launch))
     if not programs:
         return "no program whose memory was looked at (npc observe --memory)"
     found = []
     for program in programs:
-        for each in program.memory.hints if program.memory else ():
+        memory = _memory(program)
+        for each in memory.hints if memory else ():
             if each.rule in _NO_FAULT:
                 continue
             most = f"; at most: {each.gain}" if each.gain else ""
@@ -31,3 +33,9 @@ def memory_use(run: Run) -> Judgement:
                 hint("memory_use", seen, None, (program.raw,), do=each.do, application=program.program)
             )
     return found
+
+
+def _memory(launch: Observed) -> MemoryUse | None:
+    """What was seen of its memory; None where nothing was."""
+    memory = launch.part(MEMORY, MemoryUse)
+    return memory if memory and memory.status == "ok" else None

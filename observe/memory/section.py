@@ -34,6 +34,7 @@ from npc.page.blocks import (
     size_cell,
 )
 from npc.records.memory_use import (
+    MEMORY,
     SHARINGS,
     MemoryHint,
     MemoryUse,
@@ -91,7 +92,7 @@ _NUMA_NOTE = (
 
 def build(report: Report) -> Iterator[Block]:
     """Program by program the newest run."""
-    blocks = programs(report, lambda launch: launch.memory, _program)
+    blocks = programs(report, lambda launch: launch.part(MEMORY, MemoryUse), _program)
     return present(blocks, "the memory of no program was looked at (npc observe --memory -- ./app)")
 
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from npc.observe.mpi.launches import ProfiledLaunch, profiled_launches
 from npc.records.mpi_profile import Profile, Rank, Waits
 from npc.records.units import format_quantity
 from npc.report.advice.rule import Hint, Judgement, add_words, hint, rule
-from npc.report.observed import Observed, newest
+from npc.report.observed import newest
 from npc.report.runs import Run
 from npc.roofline.mpi import ONE_AT_A_TIME, find_callers, least_seconds, mpi_ceilings
 from npc.roofline.result import ApplicationMessages
@@ -39,10 +40,11 @@ _NONE: Final = "no program whose MPI was looked into (npc observe)"
 @rule("load_imbalance")
 def load_imbalance(run: Run) -> Judgement:
     """Ranks that compute longer than others, wherever they run."""
-    if not run.inside_mpi:
+    launches = newest(profiled_launches(run))
+    if not launches:
         return _NONE
     found = []
-    for each in newest(run.inside_mpi):
+    for each in launches:
         efficiency = each.profile.efficiency
         if efficiency is None or not efficiency.load_balance:
             continue
@@ -64,10 +66,10 @@ def load_imbalance(run: Run) -> Judgement:
 @rule("slow_host")
 def slow_host(run: Run) -> Judgement:
     """A node all of whose ranks compute longer than those of the others, in each run that it took part in."""
-    several = [each for each in run.inside_mpi if len(set(each.profile.hosts.values())) > 1]
+    several = [each for each in profiled_launches(run) if len(set(each.profile.hosts.values())) > 1]
     if not several:
         return "no program on several nodes whose MPI was looked into (npc observe)"
-    by_host: defaultdict[tuple[str, str], list[tuple[Observed, float]]] = defaultdict(list)
+    by_host: defaultdict[tuple[str, str], list[tuple[ProfiledLaunch, float]]] = defaultdict(list)
     for each in several:
         slow = _slow_host(each.profile)
         if slow:
@@ -93,9 +95,10 @@ def slow_host(run: Run) -> Judgement:
 @rule("late_senders")
 def late_senders(run: Run) -> Judgement:
     """Receives that wait for messages that were not sent yet."""
-    if not run.inside_mpi:
+    launches = newest(profiled_launches(run))
+    if not launches:
         return _NONE
-    compared = [each for each in newest(run.inside_mpi) if each.profile.waits and each.profile.waits.messages]
+    compared = [each for each in launches if each.profile.waits and each.profile.waits.messages]
     if not compared:
         return "no messages between ranks whose moments were kept (npc observe)"
     found = []
@@ -124,10 +127,11 @@ def late_senders(run: Run) -> Judgement:
 @rule("unexpected_messages")
 def unexpected_messages(run: Run) -> Judgement:
     """Messages that came before their receive was posted, and were copied for that."""
-    if not run.inside_mpi:
+    launches = newest(profiled_launches(run))
+    if not launches:
         return _NONE
     found, judged = [], False
-    for each in newest(run.inside_mpi):
+    for each in launches:
         unexpected, profile = each.profile.unexpected, each.profile
         if unexpected is None:
             continue
@@ -192,7 +196,7 @@ def unexplained_mpi(run: Run) -> Judgement:
     return found if judged else "no tests of all the MPI calls that a program makes (tag network)"
 
 
-def _unexplained(each: Observed, needed: float) -> list[Hint]:
+def _unexplained(each: ProfiledLaunch, needed: float) -> list[Hint]:
     profile = each.profile
     number, waits = len(profile.ranks), profile.waits
     inside = sum(rank.mpi for rank in profile.ranks) / number
@@ -210,14 +214,15 @@ def _unexplained(each: Observed, needed: float) -> list[Hint]:
     return [hint("unexplained_mpi", seen, gain, (each.raw,), application=each.program)]
 
 
-def _callers(run: Run) -> list[tuple[ApplicationMessages, Observed]]:
+def _callers(run: Run) -> list[tuple[ApplicationMessages, ProfiledLaunch]]:
     """What the programs sent, beside what was seen inside their MPI."""
-    if not run.inside_mpi:
+    launches = newest(profiled_launches(run))
+    if not launches:
         return []
     callers = {(each.name, each.nodes, each.ranks): each for each in find_callers(run.records)}
     found = []
-    for each in newest(run.inside_mpi):
-        caller = callers.get((each.program, each.nodes, len(each.profile.ranks)))
+    for each in launches:
+        caller = callers.get((each.program, each.launch.nodes, len(each.profile.ranks)))
         if caller is not None:
             found.append((caller, each))
     return found
@@ -239,7 +244,7 @@ def _slow_host(profile: Profile) -> tuple[str, float] | None:
     return slow, median(loads[slow]) / typical
 
 
-def _host_and_not_rank(host: str, runs: Sequence[Observed]) -> bool:
+def _host_and_not_rank(host: str, runs: Sequence[ProfiledLaunch]) -> bool:
     """Whether it is the node: several ranks were slow on it at once, or other ones in other runs. One rank
     that is always the same may have more to do."""
     placed = [frozenset(rank for rank, where in each.profile.hosts.items() if where == host) for each in runs]

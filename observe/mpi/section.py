@@ -19,6 +19,7 @@ from npc.observe.mpi.figure import (
     rows_of,
     snapshots_grid,
 )
+from npc.observe.mpi.launches import profile_in
 from npc.observe.mpi.summary import summary
 from npc.page.blocks import (
     BELOW,
@@ -66,7 +67,7 @@ _COUNTERS = "rows are {kind}, time goes to the right; darker is more. Grey is no
 
 def build(report: Report) -> Iterator[Block]:
     """Program by program the newest run."""
-    blocks = programs(report, lambda launch: launch.profile if launch.profile.ranks else None, _program)
+    blocks = programs(report, profile_in, _program)
     none = "no program was run by npc observe with its MPI looked into (npc observe -- mpirun …)"
     return present(blocks, none)
 

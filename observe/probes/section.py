@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from npc.observe.probes.inside_mpi import RankInMpi, inside_mpi
 from npc.observe.probes.probe_blocks import probe_blocks
 from npc.page.blocks import (
     LONG,
@@ -18,8 +19,7 @@ from npc.page.blocks import (
     percent,
     quantity,
 )
-from npc.records.mpi_profile import Profile, Rank
-from npc.records.node_probes import NodeRow, Probes
+from npc.records.node_probes import PROBES, NodeRow, Probes
 from npc.records.units import format_quantity, several
 from npc.report.observed import Observed, overhead_lines
 from npc.report.programs import programs
@@ -46,7 +46,7 @@ _SUMS: Final[Mapping[str, tuple[str, str, str]]] = {
 
 def build(report: Report) -> Iterator[Block]:
     """Program by program the newest run."""
-    blocks = programs(report, lambda launch: launch.probes, _program)
+    blocks = programs(report, lambda launch: launch.part(PROBES, Probes), _program)
     return present(blocks, "no program had probes on its nodes (npc observe --probe syscalls -- mpirun …)")
 
 
@@ -113,13 +113,13 @@ def _sum(probes: Probes, title: str) -> dict[int, float]:
 def _ranks(launch: Observed, probes: Probes) -> Iterator[Block]:
     """What MPI and the probes say of each rank, side by side."""
     sums = {title: by_rank for title in _SUMS if (by_rank := _sum(probes, title))}
-    profile = launch.profile
-    inside = {rank.rank: rank for rank in profile.ranks}
+    mpi = inside_mpi(launch)
+    inside = {rank.rank: rank for rank in mpi.ranks}
     ranks = sorted({*inside, *(rank for by_rank in sums.values() for rank in by_rank)})
     if not sums or not ranks:
         return
-    waited = profile.waits.by_rank if profile.waits else {}
-    hosts = dict(profile.hosts) or _hosts(probes)
+    waited = mpi.waited
+    hosts = mpi.hosts or _hosts(probes)
 
     def seconds(value: float) -> Cell:
         return quantity(value, "s", (launch.ident,))
@@ -146,7 +146,7 @@ def _ranks(launch: Observed, probes: Probes) -> Iterator[Block]:
     )  # fmt: skip
 
 
-def _inside_mpi(rank: Rank | None) -> float:
+def _inside_mpi(rank: RankInMpi | None) -> float:
     """The share of its time that a rank is inside MPI; 0 where nothing is known of it."""
     return rank.mpi / rank.seconds if rank and rank.seconds else 0.0
 
@@ -157,24 +157,23 @@ def _hosts(probes: Probes) -> dict[int, str]:
 
 def _late(launch: Observed, probes: Probes) -> Iterator[Block]:
     """For ranks that others waited for: what of their time the probes know."""
-    profile = launch.profile
-    if profile.waits is None:
-        return
+    mpi = inside_mpi(launch)
     lines = []
-    waits = sorted(profile.waits.by_rank.items(), key=lambda entry: -entry[1][1])
+    waits = sorted(mpi.waited.items(), key=lambda entry: -entry[1][1])
     for rank, (_, awaited) in waits[:4]:
-        causes = list(_causes(profile, probes, rank, awaited)) if awaited > 0 else []
+        causes = list(_causes(len(mpi.ranks), probes, rank, awaited)) if awaited > 0 else []
         if causes:
-            late = f"rank {rank} ({profile.hosts.get(rank, '?')})"
+            late = f"rank {rank} ({mpi.hosts.get(rank, '?')})"
             waited = format_quantity(awaited, "s", 3)
             lines.append(Cell(f"others waited {waited} for {late}, which {' and '.join(causes)}"))
     if lines:
         yield Listing("Late ranks, by what the probes know of them", tuple(lines))
 
 
-def _causes(profile: Profile, probes: Probes, rank: int, awaited: float) -> Iterator[str]:
-    """What the rank has more of than the others on the average, by a part of what these waited for it."""
-    others = max(len(profile.ranks) - 1, 1)
+def _causes(ranks: int, probes: Probes, rank: int, awaited: float) -> Iterator[str]:
+    """What the rank has more of than the others of all `ranks` on the average, by a part of what these waited
+    for it."""
+    others = max(ranks - 1, 1)
     needed = _EXPLAINS * awaited / others
 
     def more(title: str) -> float:

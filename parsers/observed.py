@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from npc.machine.sysfs import format_cpus, parse_cpus
-from npc.records.mpi_profile import Profile, operation, profile_of
 from npc.records.observed import parse_document, part_of
 from npc.records.overhead import OVERHEAD, Overhead
 from npc.records.reading import OK, Reading, failed
@@ -102,7 +101,8 @@ def _readings(document: dict[str, Any]) -> Iterator[Reading]:
     yield from _counted(document, seconds)
     messages = document["messages"]
     if messages:
-        yield from _mpi(messages, str(document["ranks"]), profile_of(document))
+        finer = any(document.get(getattr(part, "COLLECTIVES", "")) for part in parts)
+        yield from _mpi(messages, str(document["ranks"]), with_collectives=not finer)
     for part in parts:
         yield from part.readings(document)
     overhead = part_of(document, OVERHEAD, Overhead)
@@ -155,32 +155,19 @@ def _counted(document: dict[str, Any], seconds: float | None) -> Iterator[Readin
         yield Reading(OBSERVED, "flops", flop / seconds, None, OK, params)
 
 
-def _mpi(messages: dict[str, Any], ranks: str, profile: Profile | None) -> Iterator[Reading]:
+def _mpi(messages: dict[str, Any], ranks: str, with_collectives: bool) -> Iterator[Reading]:
     """MPI's own count: bytes and messages by kind, messages by size (the least of each class), and the calls
-    of collectives, one for each rank that took part, with their bytes: with a profile by the number of ranks
-    in their communicator."""
+    of collectives, one for each rank that took part, with their bytes."""
     for kind, (size, count) in messages["kinds"].items():
         params = {"layer": "mpi", "kind": kind, "ranks": ranks}
         yield Reading(OBSERVED, "traffic", size, None, OK, params)
         yield Reading(OBSERVED, "messages", count, None, OK, params)
-    collectives = {(kind, ""): tuple(each) for kind, each in messages.get("collectives", {}).items()}
-    for (kind, members), (size, count) in (_collectives(profile) if profile else collectives).items():
+    collectives = messages.get("collectives", {}) if with_collectives else {}
+    for kind, (size, count) in collectives.items():
         params = {"layer": "mpi collectives", "kind": kind, "ranks": ranks}
-        params |= {"communicator": members} if members else {}
         yield Reading(OBSERVED, "traffic", size, None, OK, params)
         yield Reading(OBSERVED, "messages", count, None, OK, params)
     for place, count in enumerate(messages["by_size"]):
         if count:
             params = {"layer": "mpi", "kind": "by size", "ranks": ranks}
             yield Reading(OBSERVED, "messages", count, 2 ** (place - 1) if place else 0, OK, params)
-
-
-def _collectives(profile: Profile) -> dict[tuple[str, str], tuple[float, int]]:
-    """(operation, members of the communicator) → bytes and calls of all ranks."""
-    found: dict[tuple[str, str], tuple[float, int]] = {}
-    for each in profile.calls:
-        name = operation(each.call)
-        if name and each.members > 1:
-            size, calls = found.get((name, str(each.members)), (0, 0))
-            found[name, str(each.members)] = (size + each.bytes, calls + each.calls)
-    return found

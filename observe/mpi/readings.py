@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
-from npc.records.mpi_profile import profile_of
+from npc.records.mpi_profile import PROFILE, Profile, operation, profile_of
 from npc.records.reading import OK, Reading
 from npc.records.series import OBSERVED
 
+#: It counts collectives by the size of their communicators, which the ground floor does not know.
+COLLECTIVES: Final = PROFILE
 #: Calls that take less of the ranks' time have no record of it.
 _LEAST_SHARE: Final = 0.001
 #: POP's efficiencies, by their names in a profile.
@@ -19,11 +21,13 @@ _EFFICIENCIES: Final = {
 
 
 def readings(document: dict[str, Any]) -> Iterator[Reading]:
-    """The calls of collectives by the algorithm that they ran by; seconds inside MPI, in all and by call, as
-    the mean of the ranks; POP's efficiencies."""
+    """The calls of collectives by communicator, and by the algorithm that they ran by; seconds inside MPI, in
+    all and by call, as the mean of the ranks; POP's efficiencies."""
     profile, ranks = profile_of(document), str(document["ranks"])
     if profile is None:
         return
+    if document["messages"]:
+        yield from _collectives(profile, ranks)
     for ran in profile.algorithms.ran if profile.algorithms else ():
         params = {"layer": "mpi algorithms", "kind": ran.operation, "communicator": str(ran.ranks)}
         params |= {"ranks": ranks, "algorithm": " or ".join(ran.algorithms)}
@@ -44,3 +48,18 @@ def readings(document: dict[str, Any]) -> Iterator[Reading]:
             yield Reading(
                 OBSERVED, "efficiency", value, None, OK, {"layer": "mpi", "kind": kind, "ranks": ranks}
             )
+
+
+def _collectives(profile: Profile, ranks: str) -> Iterator[Reading]:
+    """Calls of collectives, one for each rank that took part, with their bytes, by operation and by the size
+    of their communicator."""
+    totals: dict[tuple[str, int], tuple[int, int]] = {}
+    for call in profile.calls:
+        name = operation(call.call)
+        if name and call.members > 1:
+            size, number = totals.get((name, call.members), (0, 0))
+            totals[name, call.members] = (size + call.bytes, number + call.calls)
+    for (name, members), (size, number) in totals.items():
+        params = {"layer": "mpi collectives", "kind": name, "ranks": ranks, "communicator": str(members)}
+        yield Reading(OBSERVED, "traffic", size, None, OK, params)
+        yield Reading(OBSERVED, "messages", number, None, OK, params)

@@ -147,7 +147,7 @@ def _document(
             "series": len(whole.history.series),
         },
         "sections": [
-            {"name": section.name, "title": section.title, "figures": figures(section.blocks)}
+            {"name": section.name, "title": section.title, "figures": len(list(figures(section.blocks)))}
             for section in sections
         ],
         "absent": dict(absent),

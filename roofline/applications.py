@@ -23,9 +23,9 @@ from typing import Final, Literal, NamedTuple
 
 from npc.machine.fabric import natural
 from npc.records.record import OK, Record
-from npc.records.series import CACHED, HOT_LOOP, OBSERVED, REMEASURED, Series
+from npc.records.series import CACHED, OBSERVED, REMEASURED, Series
 from npc.records.units import format_size
-from npc.roofline.hot_loops import HotLoop, hottest
+from npc.roofline.code_limit import CodeLimit, LimitFinders, limit_finders
 from npc.statistics.medians import Summary, summarise
 
 #: Of storage.
@@ -54,32 +54,37 @@ MIDDLE: Final = 1.5
 
 
 class ApplicationRun(NamedTuple):
-    """One launch of a program, per node: FLOP/s, FLOP, and bytes through the ports; light, as there are many.
+    """One launch of a program, per node; light, as there are many."""
 
-    sent, received: mean over the nodes; None where no bytes were counted. intensity: FLOP per byte on the
-    network; infinite where nothing was sent, None where that is not known. memory_bandwidth: B/s a node as
-    the program itself counts them, None if it does not say. messages: (least bytes of a class, number) of all
-    ranks, as far as MPI counted them; ranks: their number, 0 if unknown. night: the records' run, which is a
-    night in a history. caches, inside: as of `Application`. loop: its hottest, where somebody looked. stored:
-    bytes read from a node's storage and written to it, None where nobody counted them; lasted: seconds of the
-    whole program, with its start and its end, in which they were moved.
-    """
-
+    #: The records' run, which is a night in a history.
     night: str
+    #: When it began, ISO 8601.
     time: str
+    #: FLOP/s.
     flops: float
+    #: FLOP; None where only the rate is known.
     flop: float | None
+    #: Bytes through a node's ports, as the mean over the nodes; None where none were counted.
     received: float | None
     sent: float | None
+    #: FLOP per byte on the network; infinite where nothing was sent, None where that is not known.
     intensity: float | None
+    #: B/s as the program itself counts them; None if it does not say.
     memory_bandwidth: float | None
     raw: str
+    #: (least bytes of a class, number) of all ranks, as far as MPI counted them.
     messages: tuple[tuple[int, float], ...] = ()
+    #: Of MPI; 0 if unknown.
     ranks: int = 0
+    #: Bytes of last-level caches, as of `Application`.
     caches: float = 0.0
+    #: The part of the run inside MPI, as of `Application`.
     inside: float | None = None
-    loop: HotLoop | None = None
+    #: What its own code allows, by the limit's key.
+    code_limits: Mapping[str, CodeLimit] = {}
+    #: Bytes read from a node's storage and written to it; None where nobody counted them.
     stored: Mapping[Direction, float] | None = None
+    #: Seconds of the whole program with its start and its end, in which these were moved.
     lasted: float | None = None
 
     def times(self, nodes: int) -> ApplicationRun:
@@ -89,8 +94,8 @@ class ApplicationRun(NamedTuple):
         }
         whole = {name: value * nodes for name, value in told.items() if value is not None}
         stored = self.stored and {way: nodes * size for way, size in self.stored.items()}
-        loop = None if self.loop is None else self.loop.times(nodes)
-        return self._replace(**whole, loop=loop, stored=stored)
+        limits = {key: limit.times(nodes) for key, limit in self.code_limits.items()}
+        return self._replace(**whole, code_limits=limits, stored=stored)
 
     @property
     def io_intensity(self) -> float | None:
@@ -261,9 +266,9 @@ class Application:
         return _median([run.inside for run in self.runs if run.inside is not None])
 
     @property
-    def loop(self) -> HotLoop | None:
-        """The hottest loop of its last run that has one."""
-        return next((run.loop for run in reversed(self.runs) if run.loop is not None), None)
+    def code_limits(self) -> Mapping[str, CodeLimit]:
+        """What its own code allows it, by the limit's key: of each the newest."""
+        return {key: limit for run in self.runs for key, limit in run.code_limits.items()}
 
     @property
     def ranks_a_node(self) -> int:
@@ -280,6 +285,7 @@ def find_applications(records: Iterable[Record]) -> list[Application]:
 
     Re-measurements of nights are left out: they were made because a night was low.
     """
+    finders = limit_finders()
     groups: defaultdict[tuple[str, int, str, Series, int], list[tuple[Record, ApplicationRun]]] = defaultdict(
         list
     )
@@ -287,7 +293,7 @@ def find_applications(records: Iterable[Record]) -> list[Application]:
         found = _rate(launch)
         if found is not None:
             rate, note = found
-            run = _run(rate, launch, whole=not note)
+            run = _run(rate, launch, finders, whole=not note)
             ranks = _ranks(rate, run)
             groups[program_of(rate), rate.nodes, note, Series.of(rate), ranks].append((rate, run))
     applications = [
@@ -378,11 +384,11 @@ def _rate(launch: Sequence[Record]) -> tuple[Record, str] | None:
     rate = next((record for record in known if record.case == _MAIN_TEST), known[0])
     if rate.case == _MAIN_TEST and any(record.case != _MAIN_TEST for record in rates):
         return rate, _OTHERS.format(case=_MAIN_TEST)
-    counted = any(record.metric == "flop" and record.case != HOT_LOOP for record in launch)
+    counted = any(record.metric == "flop" and "part" not in record.params for record in launch)
     return rate, _RATE_ALONE if rate.case == OBSERVED and not counted else ""
 
 
-def _run(rate: Record, launch: Sequence[Record], whole: bool) -> ApplicationRun:
+def _run(rate: Record, launch: Sequence[Record], finders: LimitFinders, whole: bool) -> ApplicationRun:
     """What the launch did: results of the rate's case together, since a run of HPL may solve many systems.
 
     FLOP that `npc observe` was told count where the program says none. whole: whether FLOP and bytes are of
@@ -420,7 +426,7 @@ def _run(rate: Record, launch: Sequence[Record], whole: bool) -> ApplicationRun:
         ranks=int(counted[-1].params.get("ranks", "0")) if counted else 0,
         caches=max((float(r.params.get(CACHED, 0)) for r in launch), default=0.0),
         inside=inside_mpi(launch),
-        loop=hottest(launch),
+        code_limits={key: limit for key, find in finders.items() if (limit := find(launch)) is not None},
         stored=stored(launch) if whole else None,
         lasted=next(iter(values("time", OBSERVED)), None),
     )

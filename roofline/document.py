@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from npc.document import plain
+from npc.registration import module_names
 from npc.roofline.applications import Application
-from npc.roofline.hot_loops import HotLoop
 from npc.roofline.latency import one_at_a_time
 from npc.roofline.points import bounds, verdict
 from npc.roofline.result import Ceiling, Roofline
@@ -54,12 +54,8 @@ def _sized(size: int | None, summary: Summary) -> dict[str, Any]:
     return {"size": size, "value": told.pop("median"), **told}
 
 
-def _loop(loop: HotLoop) -> dict[str, Any]:
-    bounds = {"by_ports": loop.by_ports, "by_dependencies": loop.by_dependencies}
-    return {**loop._asdict(), "intensity": loop.intensity, **bounds}
-
-
 def _point(application: Application, roofline: Roofline) -> dict[str, Any]:
+    limits = application.code_limits
     return {
         "name": application.name,
         "platform": application.platform,
@@ -75,7 +71,7 @@ def _point(application: Application, roofline: Roofline) -> dict[str, Any]:
         "intensity": application.intensity,
         "memory_intensity": application.memory_intensity,
         "inside_mpi": application.inside,
-        "loop": None if application.loop is None else _loop(application.loop),
+        **{key: limits[key].document() if key in limits else None for key in module_names("limits")},
         "nights": [
             {"time": night.time, "intensity": night.intensity, "flops": night.flops}
             for night in application.nights

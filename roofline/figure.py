@@ -13,7 +13,7 @@ from npc.roofline.applications import Application, NightMedians
 from npc.roofline.points import verdict
 from npc.roofline.result import Ceiling, Ridge, Roofline
 from npc.roofline.scene import ApplicationMark as Point
-from npc.roofline.scene import Line, LoopMark, Scene, Stroke, compose
+from npc.roofline.scene import CodeLimitMark, Line, Scene, Stroke, compose
 from npc.roofline.table import (
     Records,
     application_text,
@@ -40,7 +40,7 @@ _LIMITS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (
 #: Factor between a bar's middle and its ends.
 _HALF_BAR: Final = 1.6
 #: A triangle that points down to what is below the bound.
-_LOOP_SHAPE: Final = 5
+_CODE_LIMIT_SHAPE: Final = 5
 SHOWS: Final = (
     "The ceilings of one node, each the median of repeated launches: flat lines are peaks of computing, "
     "slopes are bandwidths of caches, memory and network."
@@ -81,7 +81,7 @@ def describe(
             *(_ceiling(line, scene, records) for line in scene.lines),
             *(_theoretical(words, peak, scene) for words, peak in scene.theoretical),
             *(_application(point, scene, roofline, records) for point in scene.marks),
-            *(_loop(point, scene, records) for point in scene.loops),
+            *(_code_limit(mark, scene, records) for mark in scene.code_limits),
         ),
         height=500,
         drops=tuple(_drops(scene)),
@@ -207,27 +207,23 @@ def _application(point: Point, scene: Scene, roofline: Roofline, records: Record
     )  # fmt: skip
 
 
-def _loop(point: LoopMark, scene: Scene, records: Records) -> Trace:
-    """What a hot loop allows: a mark at the lower bound, a line from there up to the higher one, and one down
-    to what the application reaches."""
-    loop, x, y = point.loop, point.x, point.y
-    name = f"{point.application.label}: its hottest loop, per byte of the first cache, held by {loop.holds}"
-    tip = (
-        f"{name}\n{loop.function}, {loop.place}: {100 * loop.share:.2g} % of the samples\n"
-        f"at most {loop.text}, all data in the first cache\n"
-        f"{intensity_text(loop.intensity)} FLOP per byte that its instructions load and store\n{loop.model}"
-    )
-    under = [Trace("", point.colour, lines=(((x, point.reached), (x, y)),), dashes=(1.5, 2.0), width=1.0)]
-    if point.other is not None:
-        top = min(point.other, scene.y[1])
+def _code_limit(mark: CodeLimitMark, scene: Scene, records: Records) -> Trace:
+    """What its own code allows an application: a mark at the lower bound, a line from there up to the higher
+    one, and one down to what the application reaches."""
+    limit, x, y = mark.limit, mark.limit.intensity, mark.limit.flops
+    name = f"{mark.application.label}: {limit.name}"
+    tip = f"{name}\n{limit.tip}"
+    under = [Trace("", mark.colour, lines=(((x, mark.reached), (x, y)),), dashes=(1.5, 2.0), width=1.0)]
+    if limit.other is not None:
+        top = min(limit.other, scene.y[1])
         ends = ((x / _HALF_BAR, top), (x * _HALF_BAR, top))
-        under.append(Trace("", point.colour, lines=(ends, ((x, y), (x, top))), width=1.4, tip=tip))
-    leads = next(iter(records(point.application)), "")
+        under.append(Trace("", mark.colour, lines=(ends, ((x, y), (x, top))), width=1.4, tip=tip))
+    leads = next(iter(records(mark.application)), "")
     return Trace(
         f"{name}  {format_quantity(y, 'FLOP/s', 3)}",
-        point.colour,
+        mark.colour,
         marks=(Mark(x, y, tip, leads),),
-        shape=_LOOP_SHAPE,
+        shape=_CODE_LIMIT_SHAPE,
         hollow=True,
         under=tuple(under),
     )

@@ -192,25 +192,10 @@ def verdict(application: Application, roofline: Roofline) -> str:
     if application.inside is not None:
         share = f"{100 * application.inside:.3g} %"
         parts.append(f"Its ranks are inside MPI for {share} of the run, waiting included.")
-    parts += filter(None, [_loop_text(application)])
+    parts += [limit.sentence(application.flops.median) for limit in application.code_limits.values()]
     if application.note and application.nodes > 1:  # of the network
         parts.append(f"Note: {application.note}.")
     return " ".join(parts)
-
-
-def _loop_text(application: Application) -> str:
-    """What its hottest loop allows at most, and how much of that the program reaches; empty without one."""
-    loop = application.loop
-    if loop is None:
-        return ""
-    reached = application.flops.median / loop.flops
-    said = (
-        f"Its hottest loop, {loop.function} at {loop.place}, {100 * loop.share:.2g} % of its samples, allows "
-        f"at most {loop.text}, with all data in the first cache ({loop.model})"
-    )
-    if reached > 1:
-        return f"{said}: the program is faster, so other parts of it count, or the model is wrong."
-    return f"{said}; the program reaches {100 * reached:.3g} % of what the {loop.holds} allow."
 
 
 def _of_peak_text(application: Application, roofline: Roofline) -> str:

@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 
 from npc.figures.chart import CYCLE, Place, tool_colours
 from npc.roofline.applications import Application, ApplicationRun, Direction, NightMedians
-from npc.roofline.hot_loops import HotLoop
+from npc.roofline.code_limit import CodeLimit
 from npc.roofline.latency import one_at_a_time
 from npc.roofline.points import own_link
 from npc.roofline.result import ROOFS, Ceiling, Kind, Ridge, Roofline, direction_of
@@ -132,19 +132,14 @@ class ApplicationMark:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopMark:
-    """What an application's hottest loop allows it, at x FLOP per byte that its instructions load and store.
-
-    y: FLOP/s that both bounds allow; other: the higher bound, None where there is but one. reached: FLOP/s of
-    the application.
-    """
+class CodeLimitMark:
+    """What an application's own code allows it."""
 
     application: Application
-    loop: HotLoop
+    limit: CodeLimit
+    #: The application's.
     colour: str
-    x: float
-    y: float
-    other: float | None
+    #: FLOP/s of the application.
     reached: float
 
 
@@ -153,7 +148,7 @@ class Scene:
     """The lines and the window they are seen in: x in FLOP/byte, y in FLOP/s.
 
     ridges: ridge points with the stroke of their bandwidth ceiling. theoretical: (words, FLOP/s). marks:
-    applications. loops: their hottest ones.
+    applications. code_limits: what their own code allows them.
     """
 
     lines: tuple[Line, ...]
@@ -163,7 +158,7 @@ class Scene:
     y: tuple[float, float]
     steepest: float
     marks: tuple[ApplicationMark, ...] = ()
-    loops: tuple[LoopMark, ...] = ()
+    code_limits: tuple[CodeLimitMark, ...] = ()
 
     def flat_start(self, peak: float) -> float:
         """The intensity from which on `peak` FLOP/s can be reached, or the window's left edge."""
@@ -184,11 +179,11 @@ def compose(roofline: Roofline) -> Scene | None:
     x, y = (min(left), max(right)), (min(low), max(high))
     # a program that does next to no I/O would have everything else in a corner
     marks = tuple(mark for mark in marks if mark.of != "storage" or mark.x < x[1])
-    loops = tuple(_loops(roofline))
+    limits = tuple(_code_limits(roofline))
     across = [place for mark in marks for place in (mark.x, *(x for x, *_ in mark.runs))]
     up = [place for mark in marks for place in (mark.y, *(y for _, y, _ in mark.runs))]
-    x = _around(x, across + [loop.x for loop in loops])
-    y = _around(y, up + [place for loop in loops for place in (loop.y, loop.reached)])
+    x = _around(x, across + [mark.limit.intensity for mark in limits])
+    y = _around(y, up + [place for mark in limits for place in (mark.limit.flops, mark.reached)])
     strokes, groups = _strokes(roofline), _groups([each for roof in roofs for each in roof.paths])
     lines = []
     for roof in roofs:
@@ -207,7 +202,7 @@ def compose(roofline: Roofline) -> Scene | None:
         y=y,
         steepest=roofs[0].steepest,
         marks=marks,
-        loops=loops,
+        code_limits=limits,
     )
 
 
@@ -257,19 +252,16 @@ def _placed(roofline: Roofline) -> list[Application]:
     ]
 
 
-def _loops(roofline: Roofline) -> Iterator[LoopMark]:
+def _code_limits(roofline: Roofline) -> Iterator[CodeLimitMark]:
     """In the colours of their applications."""
     placed = _placed(roofline)
-    others = [each for each in roofline.applications if each not in placed]
+    others = [application for application in roofline.applications if application not in placed]
     for number, application in enumerate([*placed, *others]):
-        if (loop := application.loop) is not None:
-            yield LoopMark(
+        for limit in application.code_limits.values():
+            yield CodeLimitMark(
                 application=application,
-                loop=loop,
+                limit=limit,
                 colour=CYCLE[number % len(CYCLE)],
-                x=loop.intensity,
-                y=loop.flops,
-                other=None if loop.by_dependencies is None else max(loop.by_ports, loop.by_dependencies),
                 reached=application.flops.median,
             )
 

@@ -30,7 +30,11 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"npc", "roofline"},
 }
 #: Program analysis: it stands on top of all, and nobody imports it.
-PARTS = ("mpi", "memory", "hotspots", "probes", "study")
+PARTS = [
+    part
+    for part in ("mpi", "memory", "hotspots", "probes", "study")
+    if (ROOT / "observe" / part).exists()  # any of them can be taken away
+]
 ALLOWED |= {f"observe.{part}": {"npc", "parsers", "roofline", "report", "observe", "cron"} for part in PARTS}
 #: What of `cron` program analysis may import: what starts jobs.
 STARTS_JOBS = {"npc.cron.characterise", "npc.cron.commands"}
@@ -172,6 +176,13 @@ def test_what_is_registered_is_there(kind: str) -> None:
     """The command line, the page, advice, preflight and the parsers know no room: they find these."""
     assert set(module_names(kind).values()) <= set(PATHS)
     assert len(module_names(kind)) > 2
+
+
+@pytest.mark.parametrize("kind", ["observations", "limits"])
+def test_what_parts_have_registered_is_there(kind: str) -> None:
+    """The core has none of its own."""
+    assert set(module_names(kind).values()) <= set(PATHS)
+    assert bool(module_names(kind)) == bool(PARTS)
 
 
 def loaded_by(program: str) -> set[str]:

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Final
 from markupsafe import Markup
 
 from npc.figures.chart import DEPTH_COLOURS, DEPTHS, Chart, Grid, Mark, Place, Trace, short
-from npc.figures.flame import FlameGraph
 
 if TYPE_CHECKING:
     from npc.figures.memory_use import DensityMap, Depths, FirstTouch
@@ -57,25 +56,29 @@ _NOTE_HEIGHT: Final = 12.0
 # --- drawing -------------------------------------------------------------------------------------------
 
 
+_TEMPLATE: Final = Path(__file__).parent / "templates/figures.svg"
+
+
 @cache
-def _macros() -> Any:
-    """The macros of the template."""
+def macros(template: Path = _TEMPLATE) -> Any:
+    """The macros of a template, which escape every text; one of a figure that is drawn elsewhere may import
+    ``figures.svg``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=FileSystemLoader([template.parent, _TEMPLATE.parent]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
     )
     environment.filters |= {"px": "{:.1f}".format, "g": "{:g}".format, "short": short}
-    environment.globals |= {"shapes": SHAPES, "dot": DOT, "shade": shade, "depth": depth, "row": _ROW}
-    return environment.get_template("figures.svg").module
+    environment.globals |= {"shapes": SHAPES, "dot": DOT, "shade": shade, "depth": depth}
+    return environment.get_template(template.name).module
 
 
 def draw(chart: Chart) -> Markup:
     """The chart as an ``<svg>`` element."""
-    return Markup(_macros().chart(chart, _Frame(chart)))
+    return Markup(macros().chart(chart, _Frame(chart)))
 
 
 class _Frame:
@@ -168,7 +171,7 @@ _SWATCH_GAP: Final = 5.5
 def _swatch(trace: Trace) -> Markup:
     # the first gap stands clear of the mark in the middle
     offset = trace.dashes[0] + trace.dashes[1] / 2 - _SWATCH_GAP if trace.dashes else None
-    return Markup(_macros().swatch(trace, offset))
+    return Markup(macros().swatch(trace, offset))
 
 
 def sparkline(places: Sequence[Place], words: str) -> Markup:
@@ -176,7 +179,7 @@ def sparkline(places: Sequence[Place], words: str) -> Markup:
     (left, right), (low, high) = (_span(place[axis] for place in places) for axis in (0, 1))
     width, height = right - left, high - low
     points = [f"{150 * (x - left) / width:.0f} {24 - 22 * (y - low) / height:.0f}" for x, y in places]
-    return Markup(_macros().sparkline(f"M{'L'.join(points)}", words))
+    return Markup(macros().sparkline(f"M{'L'.join(points)}", words))
 
 
 def _span(values: Iterable[float]) -> tuple[float, float]:
@@ -185,27 +188,12 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
     return (low, high) if high > low else (low - 1, high + 1)
 
 
-# --- flame graphs ----------------------------------------------------------------------------------------
-
-#: The height of a row of bars in pixels; bars have room for letters from this share of the width on.
-_ROW: Final = 19
-_LETTERS: Final = 0.03
-
-
-def draw_flame(flame: FlameGraph) -> Markup:
-    """The flame graph with the field to search it, which works by the page's script alone.
-
-    Bars are as wide as the page, so they are in percent of it, each a picture of its own that clips its name.
-    """
-    return Markup(_macros().flame(flame, _LETTERS))
-
-
 # --- accesses by thread and page -------------------------------------------------------------------------
 
 
 def draw_density(density: DensityMap) -> Markup:
     """The map as an ``<svg>`` element. What is thousands of places is an image of a pixel each."""
-    return Markup(_macros().density(density, _Pixels(density)))
+    return Markup(macros().density(density, _Pixels(density)))
 
 
 def density_legend(density: DensityMap) -> tuple[Legend, ...]:
@@ -306,7 +294,7 @@ def depth_words(most: int) -> list[tuple[str, str]]:
 
 def draw_grid(grid: Grid) -> Markup:
     """The grid as an ``<svg>`` element."""
-    return Markup(_macros().grid(grid, _Places(grid)))
+    return Markup(macros().grid(grid, _Places(grid)))
 
 
 class _Places:

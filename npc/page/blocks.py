@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
 from npc.figures.chart import Chart, Grid
-from npc.figures.flame import FlameGraph
 from npc.figures.svg import (
     Legend,
     density_legend,
     depth_words,
     draw,
     draw_density,
-    draw_flame,
     draw_grid,
     legend,
     shade_words,
@@ -188,15 +187,24 @@ class Figure:
     """A picture with what it shows, how to read it, its legend, and the numbers as tables."""
 
     kind: ClassVar[str] = "figure"
+    #: In the page; no two have the same.
     ident: str
     title: str
+    #: In words, for those who do not see it.
     shows: str
     reading: str
+    #: An ``<svg>`` element, and what belongs to it.
     picture: Markup
+    #: Switches of its traces.
     legend: tuple[Legend, ...] = ()
+    #: (class, meaning) of its colours.
     shades: tuple[tuple[str, str], ...] = ()
+    #: What its colours are of.
     scale: str = "ratio to what is normal here, below 1 is worse"
     tables: tuple[Table, ...] = ()
+    #: Files with a style sheet and a script of its own; the page has each once.
+    style: Path | None = None
+    script: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +226,14 @@ def beside(columns: Sequence[Iterable[Block]]) -> Iterator[Block]:
         yield Columns(tuple(map(tuple, columns)))
 
 
-def figures(blocks: Iterable[Block]) -> int:
-    """How many figures there are among blocks, those in columns included."""
-    return sum(
-        sum(map(figures, block.columns)) if isinstance(block, Columns) else isinstance(block, Figure)
-        for block in blocks
-    )
+def figures(blocks: Iterable[Block]) -> Iterator[Figure]:
+    """The figures among blocks, those in columns included."""
+    for block in blocks:
+        if isinstance(block, Columns):
+            for column in block.columns:
+                yield from figures(column)
+        elif isinstance(block, Figure):
+            yield block
 
 
 def chart_figure(chart: Chart, shows: str, reading: str, *tables: Table) -> Figure:
@@ -242,12 +252,6 @@ def amounts_figure(grid: Grid, shows: str, reading: str, scale: str, *tables: Ta
     """The figure of a grid of counts or amounts, with its colours. scale: of what."""
     shades = tuple(grid.scale.words() if grid.most is None else depth_words(grid.most))
     return Figure(grid.ident, grid.title, shows, reading, draw_grid(grid), (), shades, scale, tables)
-
-
-def flame_figure(flame: FlameGraph, shows: str, reading: str, *tables: Table) -> Figure:
-    """The figure of a flame graph, with its colours."""
-    shades = tuple(flame.kinds)
-    return Figure(flame.ident, flame.title, shows, reading, draw_flame(flame), (), shades, "code of", tables)
 
 
 def density_figure(density: DensityMap, shows: str, reading: str, *tables: Table) -> Figure:

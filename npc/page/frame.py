@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 import npc
 from npc.figures.chart import DEPTH_COLOURS
-from npc.page.blocks import Block
+from npc.page.blocks import Block, figures
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
@@ -44,9 +44,9 @@ def render(
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    style, script = (
-        (TEMPLATES / name).read_text(encoding="utf-8").strip() for name in ("page.css", "page.js")
-    )
+    drawn = [figure for section in sections for figure in figures(section.blocks)]
+    style = _texts(TEMPLATES / "page.css", [figure.style for figure in drawn])
+    script = _texts(TEMPLATES / "page.js", [figure.script for figure in drawn])
     style += "\n" + " ".join(f".n{number} {{ --h: {of} }}" for number, of in enumerate(DEPTH_COLOURS))
     environment = Environment(
         loader=FileSystemLoader([template.parent, TEMPLATES]),
@@ -65,6 +65,12 @@ def render(
         made=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         **values,
     )
+
+
+def _texts(first: Path, others: Iterable[Path | None]) -> str:
+    """The content of some files, each once."""
+    files = dict.fromkeys([first, *filter(None, others)])
+    return "\n".join(file.read_text(encoding="utf-8").strip() for file in files)
 
 
 def policy(style: str, script: str) -> str:

@@ -53,8 +53,6 @@ WRITERS: Final = "writers"
 ENERGY_SOURCE: Final = "energy_source"
 #: The case of what ``npc observe`` saw around a program.
 OBSERVED: Final = "observed"
-#: The case of what its hottest loops need at least, by their machine code and a model of the processor.
-HOT_LOOP: Final = "hot_loop"
 #: Names under which a sweep varies the message size. A record has the size in its own column.
 SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l", "len", "length")
 

@@ -5,19 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from npc.records.hotspots import HOTSPOTS, Hotspots
+from npc.observe.hotspots.kernels import KernelShare, faster_library, kernel_shares
+from npc.observe.hotspots.records import HOTSPOTS, Hotspots
 from npc.report.advice.rule import Hint, Judgement, add_words, hint, rule
 from npc.report.observed import Observed, newest
 from npc.report.runs import Run
-from npc.roofline.kernels import (
-    PRODUCTS,
-    KernelRate,
-    KernelShare,
-    faster_library,
-    kernel_rates,
-    kernel_shares,
-    measured_text,
-)
+from npc.roofline.kernels import PRODUCTS, KernelRate, kernel_rates, measured_text
 
 add_words(Path(__file__).with_name("rules.toml"))
 #: What brings less of the run, or takes less of it, is not worth anybody's time.

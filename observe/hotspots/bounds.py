@@ -16,7 +16,7 @@ from npc.machine.libraries import MPI
 from npc.observe.hotspots.stacks import KERNEL
 
 if TYPE_CHECKING:
-    from npc.records.hotspots import Bound
+    from npc.observe.hotspots.records import Bound
 
 CYCLES: Final = "cycles"
 INSTRUCTIONS: Final = "instructions"

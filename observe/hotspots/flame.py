@@ -9,10 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from markupsafe import Markup
+
+from npc.figures.svg import macros
 from npc.machine.libraries import MPI
-from npc.records.hotspots import Frame, Hotspots
+from npc.observe.hotspots.records import Frame, Hotspots
+from npc.page.blocks import Figure, Table
 
 Kind = Literal["program", "mpi", "math", "openmp", "libc", "kernel", "other"]
 
@@ -42,6 +47,10 @@ _NAMES: Final[tuple[tuple[Kind, re.Pattern[str]], ...]] = (
     ("libc", re.compile(r"(libc|ld|ld-linux[^.]*|libpthread|librt|ld-musl[^.]*)(-[0-9.]+)?\.so.*")),
     ("other", re.compile(r".*\.so(\.[0-9.]+)?|\[unknown\]|\[.*|//.*|anon_inode.*|")),
 )
+_TEMPLATE: Final = Path(__file__).with_suffix(".svg")
+#: The height of a row of bars in pixels; bars have room for letters from this share of the width on.
+_ROW: Final = 19
+_LETTERS: Final = 0.03
 #: Bars below this share of all samples are not drawn, nor the smallest beyond this number.
 LEAST: Final = 0.0005
 MOST: Final = 2000
@@ -124,6 +133,30 @@ def flame_graph(found: Hotspots, ident: str, title: str, text: str) -> FlameGrap
     for place in drawn:  # the longest first
         children.setdefault(frames[place].parent, []).append(place)
     return FlameGraph(ident, title, text, tuple(_bars(frames, children)), len(frames) - 1 - len(drawn))
+
+
+def draw_flame(flame: FlameGraph) -> Markup:
+    """The flame graph with the field to search it, which works by ``flame.js`` alone.
+
+    Bars are as wide as the page, so they are in percent of it, each a picture of its own that clips its name.
+    """
+    return Markup(macros(_TEMPLATE).flame(flame, _ROW, _LETTERS))
+
+
+def flame_figure(flame: FlameGraph, shows: str, reading: str, *tables: Table) -> Figure:
+    """The figure of a flame graph, with its colours."""
+    return Figure(
+        flame.ident,
+        flame.title,
+        shows,
+        reading,
+        draw_flame(flame),
+        shades=tuple(flame.kinds),
+        scale="code of",
+        tables=tables,
+        style=_TEMPLATE.with_suffix(".css"),
+        script=_TEMPLATE.with_suffix(".js"),
+    )
 
 
 def _bars(frames: Sequence[Frame], children: dict[int, list[int]]) -> Iterator[Bar]:

@@ -22,7 +22,7 @@ from npc.observe.hotspots.disassembly import Instruction, NotRead, disassemble
 from npc.observe.hotspots.llvm import Model, NoModel, model_of
 from npc.observe.hotspots.machine_model import needs_of
 from npc.observe.hotspots.paths import Loop, NoLoop, hottest_loop
-from npc.records.hotspots import Hotspot, LoopBound
+from npc.observe.hotspots.records import Hotspot, LoopBound
 
 #: What decoders fuse with a conditional jump behind it.
 _FUSED: Final = re.compile(r"(?:cmp|test|add|sub|and|inc|dec)[bwlq]?")

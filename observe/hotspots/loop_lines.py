@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from npc.records.hotspots import Hotspot, LoopBound
+from npc.observe.hotspots.records import Hotspot, LoopBound
 from npc.records.units import format_quantity
 
 

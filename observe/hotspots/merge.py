@@ -14,10 +14,10 @@ import msgspec
 
 from npc.observe.hotspots.bounds import bound_of
 from npc.observe.hotspots.loop import SampledFunction, with_loop
+from npc.observe.hotspots.records import Frame, Hotspot, Hotspots
 from npc.observe.hotspots.stack_file import OTHER, SUFFIX
 from npc.observe.hotspots.stacks import CLOCK
 from npc.observe.rank_files import decoded
-from npc.records.hotspots import Frame, Hotspot, Hotspots
 
 OK: Final = "ok"
 #: The tree's: parent and function.

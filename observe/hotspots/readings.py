@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
-from npc.records.hotspots import HOTSPOTS, Hotspots
+from npc.observe.hotspots.records import HOT_LOOP, HOTSPOTS, Hotspots
 from npc.records.observed import part_of
 from npc.records.reading import OK, Reading
-from npc.records.series import HOT_LOOP, OBSERVED
+from npc.records.series import OBSERVED
 
 #: Functions with a smaller part of the samples have no record, nor those beyond the hottest few.
 _LEAST_HOTSPOT: Final = 0.02

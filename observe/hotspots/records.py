@@ -12,6 +12,8 @@ from typing import Final, Literal, NamedTuple
 
 #: The key of an observation.
 HOTSPOTS: Final = "hotspots"
+#: The case of what the hottest loops need at least, by their machine code and a model of the processor.
+HOT_LOOP: Final = "hot_loop"
 
 Bound = Literal["compute", "memory", "mpi", "io", "unknown"]
 

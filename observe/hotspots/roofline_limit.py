@@ -9,30 +9,38 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from npc.observe.hotspots.records import HOT_LOOP
 from npc.records.record import Record
-from npc.records.series import HOT_LOOP
 from npc.records.units import format_quantity, plural
+from npc.roofline.code_limit import CodeLimit
+from npc.roofline.table import intensity_text
 
 
 class HotLoop(NamedTuple):
-    """A loop: of one iteration its FLOP, bytes, cycles by ports and by dependencies.
+    """A loop, and what it allows (`npc.roofline.code_limit.CodeLimit`)."""
 
-    function: with its module; place: a line of its source, or an address. share: of all samples. cores: of a
-    node that were in use.
-    """
-
+    #: With its module.
     function: str
+    #: A line of its source, or an address.
     place: str
+    #: What predicted its cycles.
     model: str
+    #: Of most of its FLOP.
     precision: str
+    #: Of all samples, 0 to 1.
     share: float
+    #: Of a node that were in use.
     cores: int
     clock_hz: float
+    #: Of one iteration, as are `bytes` and the cycles.
     flop: float
+    #: Loaded and stored.
     bytes: float
+    #: That the execution ports need at least.
     port_cycles: float
+    #: That the longest chain of dependencies needs; 0 where none goes from iteration to iteration.
     chain_cycles: float
 
     @property
@@ -56,6 +64,11 @@ class HotLoop(NamedTuple):
         return min(self.by_ports, self.by_dependencies or self.by_ports)
 
     @property
+    def other(self) -> float | None:
+        """FLOP/s a node that the looser of the two bounds allows; None where there is but one."""
+        return None if self.by_dependencies is None else max(self.by_ports, self.by_dependencies)
+
+    @property
     def holds(self) -> str:
         """Which of them is the lower."""
         return "execution ports" if self.flops == self.by_ports else "dependencies"
@@ -70,9 +83,45 @@ class HotLoop(NamedTuple):
         clock = format_quantity(self.clock_hz, "Hz", 3)
         return f"{allowed} on {plural(self.cores, 'core')} at {clock}"
 
+    @property
+    def name(self) -> str:
+        """What it is, behind the program's name."""
+        return f"its hottest loop, per byte of the first cache, held by {self.holds}"
+
+    @property
+    def tip(self) -> str:
+        """What is known of it, in lines of text."""
+        return (
+            f"{self.function}, {self.place}: {100 * self.share:.2g} % of the samples\n"
+            f"at most {self.text}, all data in the first cache\n"
+            f"{intensity_text(self.intensity)} FLOP per byte that its instructions load and store\n"
+            f"{self.model}"
+        )
+
+    def sentence(self, flops: float) -> str:
+        """What it allows at most, and how much of that a program of so many FLOP/s reaches."""
+        allows = (
+            f"Its hottest loop, {self.function} at {self.place}, {100 * self.share:.2g} % of its samples, "
+            f"allows at most {self.text}, with all data in the first cache ({self.model})"
+        )
+        reached = flops / self.flops
+        if reached > 1:
+            return f"{allows}: the program is faster, so other parts of it count, or the model is wrong."
+        return f"{allows}; the program reaches {100 * reached:.3g} % of what the {self.holds} allow."
+
+    def document(self) -> dict[str, Any]:
+        """Its fields, and what follows from them."""
+        bounds = {"by_ports": self.by_ports, "by_dependencies": self.by_dependencies}
+        return {**self._asdict(), "intensity": self.intensity, **bounds}
+
     def times(self, nodes: int) -> HotLoop:
         """On this number of nodes together."""
         return self._replace(cores=self.cores * nodes)
+
+
+def code_limit(launch: Iterable[Record]) -> CodeLimit | None:
+    """What the hottest loop of a launch allows; None without one."""
+    return hottest(launch)
 
 
 def hottest(launch: Iterable[Record]) -> HotLoop | None:

@@ -21,8 +21,8 @@ from npc.machine.sysfs import number
 from npc.observe.costs.cache import NoCost, cached_costs
 from npc.observe.costs.maker import CostProgram
 from npc.observe.hotspots.perf import find_perf, perf_access
+from npc.observe.hotspots.records import HOTSPOTS
 from npc.observe.rank_files import WatchedRank
-from npc.records.hotspots import HOTSPOTS
 
 _RATE: Final = 10_000
 _MAX_RATE: Final = Path("/proc/sys/kernel/perf_event_max_sample_rate")

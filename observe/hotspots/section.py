@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from npc.figures.flame import FlameGraph, flame_graph, kind_of
+from npc.observe.hotspots.flame import FlameGraph, flame_figure, flame_graph, kind_of
+from npc.observe.hotspots.kernels import kernel_lines
+from npc.observe.hotspots.records import HOTSPOTS, Hotspot, Hotspots, LoopBound
 from npc.page.blocks import (
     Block,
     Cell,
@@ -15,18 +17,15 @@ from npc.page.blocks import (
     Table,
     Text,
     count,
-    flame_figure,
     number,
     percent,
     quantity,
 )
-from npc.records.hotspots import HOTSPOTS, Hotspot, Hotspots, LoopBound
 from npc.records.units import plural
 from npc.report.observed import Observed, overhead_lines
 from npc.report.programs import programs
 from npc.report.runs import Report, Run
 from npc.report.sections import present
-from npc.roofline.kernels import kernel_lines
 
 TITLE = "Hotspots"
 PLACE = 90

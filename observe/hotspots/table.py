@@ -8,7 +8,7 @@ from typing import Final
 
 from npc.columns import columns
 from npc.observe.hotspots.loop_lines import loop_lines
-from npc.records.hotspots import Hotspot, Hotspots
+from npc.observe.hotspots.records import Hotspot, Hotspots
 from npc.records.units import plural, shortened
 
 #: Functions that are shown; the file has more.

@@ -44,3 +44,14 @@ def peak(case: str, value: float, **fields: Any) -> Iterator[Record]:
 
 def level(name: str, case: str, value: float, **fields: Any) -> Iterator[Record]:
     return records("likwid", case, value, params={"level": name}, **fields)
+
+
+def products(
+    library: str, flops: float, threads: int = 2, routine: str = "dgemm", n: int = 1536, version: str = "1.0"
+) -> Iterator[Record]:
+    """A matrix product of `blas`."""
+    params = {"library": library, "threads": str(threads), "n": str(n), "thread_cpus": "0-1"}
+    size = 24 * n * n * (2 if routine == "zgemm" else 1)
+    return records(
+        "blas", routine, flops, metric="flops", params=params, size=size, tool_version=version
+    )  # fmt: skip

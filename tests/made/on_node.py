@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from npc.records.hotspots import Frame, Hotspot, Hotspots
+from npc.observe.hotspots.records import Frame, Hotspot, Hotspots
 from npc.records.node_probes import NodeProbe, ProbeRow, Probes
 
 #: (function, module)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from npc.records.hotspots import HOTSPOTS, Hotspots
+from npc.observe.hotspots.records import HOTSPOTS, Hotspots
 from npc.records.node_probes import PROBES, Probes
 from npc.records.observed import read_part
 from tests.lab.jube_job import NPC

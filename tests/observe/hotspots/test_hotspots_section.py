@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from npc.figures.flame import KINDS, MOST, flame_graph, kind_of
-from npc.figures.svg import draw_flame
-from npc.observe.hotspots import section
+from npc.observe.hotspots import flame, section
+from npc.observe.hotspots.flame import KINDS, MOST, draw_flame, flame_graph, kind_of
+from npc.observe.hotspots.records import Frame, Hotspot, Hotspots, LoopBound
 from npc.page.blocks import Listing, Table
-from npc.page.frame import TEMPLATES
-from npc.records.hotspots import Frame, Hotspot, Hotspots, LoopBound
 from npc.report.runs import Report, read_runs
 from npc.report.sections import NothingToShow
 from tests.made.inside import observed_runs
@@ -84,7 +82,7 @@ def luminance(colour: str) -> float:
 
 
 def test_names_can_be_read_on_every_colour_and_colours_told_from_each_other() -> None:
-    style = (TEMPLATES / "page.css").read_text()
+    style = Path(flame.__file__).with_suffix(".css").read_text()
     colours = {kind: re.findall(rf"\.k-{kind} {{ --h: (#\w+) }}", style)[0] for kind in KINDS}
     (ink,) = re.findall(r"\.bar text {[^}]*fill: #(\w+)", style)
     for colour in colours.values():

@@ -1,26 +1,13 @@
-"""Kernels of mathematical libraries: their names, what they reach, and what a program loses by its own."""
+"""Hotspots in mathematical libraries: their names, and what a program loses by its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from npc.records.hotspots import Hotspot
-from npc.records.record import Record
-from npc.roofline.ceilings import find_ceilings
-from npc.roofline.kernels import faster_library, kernel_lines, kernel_of, kernel_rates, kernel_shares
-from tests.made.measured import peak, records
-
-
-def products(
-    library: str, flops: float, threads: int = 2, routine: str = "dgemm", n: int = 1536, version: str = "1.0"
-) -> Iterator[Record]:
-    params = {"library": library, "threads": str(threads), "n": str(n), "thread_cpus": "0-1"}
-    size = 24 * n * n * (2 if routine == "zgemm" else 1)
-    return records(
-        "blas", routine, flops, metric="flops", params=params, size=size, tool_version=version
-    )  # fmt: skip
+from npc.observe.hotspots.kernels import faster_library, kernel_lines, kernel_of, kernel_shares
+from npc.observe.hotspots.records import Hotspot
+from npc.roofline.kernels import kernel_rates
+from tests.made.measured import products, records
 
 
 def hotspot(function: str, module: str, share: float) -> Hotspot:
@@ -70,14 +57,6 @@ def test_packing_and_multiplying_are_one_part_of_the_time() -> None:
     (share,) = found
     assert (share.routine, share.library, share.share) == ("dgemm", "OpenBLAS", pytest.approx(0.46))
     assert share.functions == ("dgemm_kernel_ZEN", "dgemm_itcopy_ZEN")
-
-
-def test_a_rate_is_that_of_the_best_size_repeated_enough() -> None:
-    lucky = [*products("BLIS", 900e9, n=4096)][:2]
-    measured = [*products("BLIS", 90e9, n=512), *products("BLIS", 100e9, n=1536), *lucky]
-    (rate,) = kernel_rates(measured)
-    assert (rate.flops.median, rate.size, rate.threads, rate.version) == (100e9, 24 * 1536**2, 2, "1.0")
-    assert kernel_rates(peak("peakflops_avx", 1e9)) == []
 
 
 def test_a_faster_library_is_one_beyond_both_intervals_with_as_many_threads() -> None:
@@ -131,17 +110,3 @@ def test_transforms_are_told_with_nominal_rates_and_not_compared() -> None:
     (line,) = kernel_lines(measured, [hotspot("n1_64", "libfftw3.so.3", 0.3)])
     assert "30% of the time is in transforms by FFTW (n1_64)." in line
     assert "fft_3d reaches 12 GFLOP/s (nominal) by FFTW 3.3.10 with 1 thread." in line
-
-
-def test_the_best_library_is_a_ceiling_whose_note_has_the_others() -> None:
-    measured = [
-        *peak("peakflops_avx", 110e9), *products("OpenBLAS", 100e9), *products("BLIS", 90e9),
-        *products("BLIS", 53e9, threads=1), *products("BLIS", 95e9, routine="zgemm"),
-    ]  # fmt: skip
-    double, dgemm = find_ceilings(measured).of_kind("compute")
-    assert (double.name, dgemm.name, dgemm.value) == ("peak double", "dgemm", 100e9)
-    assert dgemm.precision == "double" and dgemm.params["library"] == "OpenBLAS"
-    assert dgemm.note == (
-        "100 GFLOP/s by OpenBLAS 1.0 with 2 threads; 90 GFLOP/s by BLIS 1.0 with 2 threads, 53 GFLOP/s with "
-        "1 thread; zgemm reaches 95 GFLOP/s by BLIS 1.0 with 2 threads"
-    )

@@ -9,16 +9,16 @@ import msgspec
 import pytest
 
 from npc import parsers
-from npc.records.hotspots import Hotspot, Hotspots, LoopBound
+from npc.observe.hotspots.records import HOT_LOOP, Hotspot, Hotspots, LoopBound
+from npc.observe.hotspots.roofline_limit import hottest
 from npc.records.reading import Reading
 from npc.records.record import Record, replace
-from npc.records.series import HOT_LOOP, Series
+from npc.records.series import Series
 from npc.records.units import METRICS
 from npc.roofline.analyse import analyse
 from npc.roofline.applications import find_applications
 from npc.roofline.document import to_document
 from npc.roofline.figure import describe
-from npc.roofline.hot_loops import hottest
 from npc.roofline.points import verdict
 from npc.roofline.scene import compose
 from tests.made.measured import level, peak
@@ -120,7 +120,7 @@ def test_the_measured_point_stays_as_it_is() -> None:
         (each.flops, each.intensity, each.note, each.runs[0].flop) for each in without
     ]
     (first,) = with_loop
-    assert first.loop is not None and without[0].loop is None
+    assert "loop" in first.code_limits and not without[0].code_limits
 
 
 @pytest.mark.parametrize(("nodes", "job", "bound"), [(1, 1, 24e9), (2, 1, 24e9), (2, 2, 48e9)])
@@ -128,14 +128,15 @@ def test_its_point_has_a_mark_of_its_own(nodes: int, job: int, bound: float) -> 
     found = analyse(observed(*readings(hotspot("f", 0.5, LOOP)), nodes=nodes), nodes=job)
     scene = compose(found)
     assert scene is not None
-    (point,) = scene.loops
-    assert (point.x, point.y, point.other) == (16 / 96, bound, 4 * bound)
-    assert scene.y[0] < point.reached and scene.x[0] < point.x
+    (point,) = scene.code_limits
+    x, y = point.limit.intensity, point.limit.flops
+    assert (x, y, point.limit.other) == (16 / 96, bound, 4 * bound)
+    assert scene.y[0] < point.reached and scene.x[0] < x
     chart = describe(found)
     assert chart is not None
     name = "app: its hottest loop, per byte of the first cache, held by dependencies"
     (trace,) = [each for each in chart.traces if each.name.startswith(name)]
-    assert trace.hollow and (trace.marks[0].x, trace.marks[0].y) == (point.x, point.y)
+    assert trace.hollow and (trace.marks[0].x, trace.marks[0].y) == (x, y)
     assert "app.c:7: 45 % of the samples" in trace.marks[0].tip
     (kept,) = to_document(found)["points"]
     assert kept["loop"]["by_dependencies"] == bound and kept["loop"]["model"] == LOOP.model

@@ -25,7 +25,7 @@ from npc.observe.hotspots.loop import SampledFunction, bound, with_loop
 from npc.observe.hotspots.loop_lines import loop_lines
 from npc.observe.hotspots.machine_model import needs_of, read_needs
 from npc.observe.hotspots.paths import Loop, NoLoop, blocks_of, hottest_loop, natural_loops
-from npc.records.hotspots import HOTSPOTS, Hotspot, Hotspots, LoopBound
+from npc.observe.hotspots.records import HOTSPOTS, Hotspot, Hotspots, LoopBound
 from npc.records.observed import read_part
 from tests.paths import ROOT
 

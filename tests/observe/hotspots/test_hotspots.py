@@ -19,12 +19,12 @@ from npc.observe.hotspots.bounds import bound_of, is_mpi, kind_of
 from npc.observe.hotspots.merge import RankStacks, merge, read_hotspots
 from npc.observe.hotspots.perf import find_perf, perf_access
 from npc.observe.hotspots.recorder import is_counted
+from npc.observe.hotspots.records import Hotspot, Hotspots
 from npc.observe.hotspots.stack_file import OTHER, save, to_document
 from npc.observe.hotspots.stacks import JIT, KERNEL, NOWHERE, Stacks
 from npc.observe.hotspots.table import hotspots as table
 from npc.observe.hotspots.table import wilson
 from npc.parsers.observed import parse
-from npc.records.hotspots import Hotspot, Hotspots
 from npc.records.series import OBSERVED
 from tests.lab.in_process import npc
 

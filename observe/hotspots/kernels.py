@@ -1,0 +1,145 @@
+"""Hotspots in mathematical libraries: which library it is, and what the program loses by it.
+
+A hotspot tells a share of the time and no FLOP/s, so what can be said of a program that spends a share p of
+its time in a routine is a bound: with a library that does it f times as fast here, it would be 1/(1 − p +
+p/f) times as fast at most (Amdahl, AFIPS 1967), if it calls the routine with such matrices as were
+measured. f is of the upper end of one interval over the lower end of the other, and is only said where the
+intervals do not meet.
+
+The names of kernels are those that the libraries' own files have: OpenBLAS (``dgemm_kernel_HASWELL``), BLIS
+(``bli_dgemm_haswell_asm_6x8``), MKL (``mkl_blas_avx2_dgemm_kernel_0``); FFTW's are many, so its file tells.
+Packing of a product's matrices (``dgemm_itcopy_HASWELL``) belongs to the product.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from npc.observe.hotspots.records import Hotspot
+from npc.records.record import Record
+from npc.roofline.kernels import PRODUCTS, KernelRate, kernel_rates, measured_text
+
+#: File → library; those in double precision.
+_FILES: Final = (
+    (re.compile(r"openblas", re.IGNORECASE), "OpenBLAS"),
+    (re.compile(r"libblis"), "BLIS"),
+    (re.compile(r"libmkl_"), "MKL"),
+    (re.compile(r"libfftw3(?:_threads|_omp|_mpi)?\.so"), "FFTW"),
+)
+#: Function → library, also where it is linked into the program.
+_FUNCTIONS: Final = (
+    (re.compile(r"bli_"), "BLIS"),
+    (re.compile(r"mkl_"), "MKL"),
+    (re.compile(r"[sdcz]gemm_(?:small_)?(?:kernel|[io][nt]?copy|beta|nn|nt|tn|tt)"), "OpenBLAS"),
+)
+_PRODUCT: Final = re.compile(r"(?:^|_)x?([dz]gemm)(?=_|\d|$)")
+_MKL_TRANSFORM: Final = re.compile(r"mkl_dft_")
+#: Names of the interface, which a library has whose file tells nothing.
+_INTERFACE: Final = re.compile(r"(?:cblas_)?[dz]gemm_?")
+#: Of the time: what is less is not worth a line.
+_WORTH: Final = 0.02
+
+
+class KernelShare(NamedTuple):
+    """The part of a program's time in a routine of a library, each "" where no name tells it. functions: its
+    hotspots, the hottest first."""
+
+    routine: str
+    library: str
+    share: float
+    functions: tuple[str, ...]
+
+    def speedup(self, factor: float) -> float:
+        """Of the whole program at most, if the routine were `factor` times faster (Amdahl's law)."""
+        return 1.0 / (1.0 - self.share + self.share / factor)
+
+
+class FasterLibrary(NamedTuple):
+    """A library that does a routine faster than another with as many threads: at most `factor` times."""
+
+    own: KernelRate
+    other: KernelRate
+    factor: float
+
+
+def kernel_of(function: str, module: str) -> tuple[str, str] | None:
+    """(routine, library) of a hotspot that is a kernel; None of any other. The routine of a transform is
+    ``fft``, for nobody tells its dimensions; "" of a function of a BLAS that has no symbol, but an address
+    (Debian's BLIS). The library is "" where no name tells it."""
+    library = next((name for pattern, name in _FUNCTIONS if pattern.match(function)), "")
+    library = library or next((name for pattern, name in _FILES if pattern.search(module)), "")
+    if function.startswith("0x") and library and library != "FFTW":
+        return "", library
+    if library == "FFTW" or (library == "MKL" and _MKL_TRANSFORM.match(function)):
+        return "fft", library
+    product = _PRODUCT.search(function)
+    if product and (library or _INTERFACE.fullmatch(function)):
+        return product[1], library
+    return None
+
+
+def kernel_shares(hotspots: Iterable[Hotspot]) -> list[KernelShare]:
+    """The parts of the time in known kernels, the largest first."""
+    found: defaultdict[tuple[str, str], list[Hotspot]] = defaultdict(list)
+    for each in hotspots:
+        kernel = kernel_of(each.function, each.module)
+        if kernel is not None:
+            found[kernel].append(each)
+    shares = []
+    for (routine, library), of in found.items():
+        hottest = sorted(of, key=lambda each: -each.share)
+        names = tuple(dict.fromkeys(each.function for each in hottest))
+        shares.append(KernelShare(routine, library, sum(each.share for each in of), names))
+    return sorted((each for each in shares if each.share >= _WORTH), key=lambda each: -each.share)
+
+
+def faster_library(share: KernelShare, rates: Sequence[KernelRate]) -> FasterLibrary | None:
+    """The library that is furthest ahead of a program's own with as many threads; None where none is beyond
+    both intervals, or the program's own was not measured. Transforms are not compared: their sizes differ too
+    much."""
+    found = [
+        FasterLibrary(own, other, other.flops.high / own.flops.low)
+        for own in rates
+        for other in rates
+        if (own.routine, own.library) == (share.routine, share.library)
+        and (other.routine, other.threads) == (own.routine, own.threads)
+        and own.flops.low is not None and own.flops.high is not None
+        and other.flops.low is not None and other.flops.high is not None
+        and other.flops.low > own.flops.high
+    ]  # fmt: skip
+    return max(found, key=lambda each: each.factor, default=None)
+
+
+def kernel_lines(records: Iterable[Record], hotspots: Sequence[Hotspot]) -> list[str]:
+    """What there is to say of each kernel among a program's hotspots, a paragraph each."""
+    rates = kernel_rates(records)
+    return [" ".join(_said(share, rates)) for share in kernel_shares(hotspots)]
+
+
+def _said(share: KernelShare, rates: Sequence[KernelRate]) -> Iterator[str]:
+    what = "transforms" if share.routine == "fft" else share.routine
+    by = f" by {share.library}" if share.library else ", by a library that no name tells"
+    names = ", ".join(share.functions[:3]) + (", …" if len(share.functions) > 3 else "")
+    if not share.routine:
+        what, by = f"functions of {share.library} without a symbol", ""
+        names += "; which routine that is, nobody can tell"
+    yield f"{share.share:.0%} of the time is in {what}{by} ({names})."
+    wanted = share.routine or "dgemm"
+    measured = [rate for rate in rates if rate.routine.startswith(wanted)]
+    if not measured:
+        step = "fft" if share.routine == "fft" else "blas"
+        yield f"What libraries reach here was not measured: npc characterise --benchmark {step}."
+        return
+    yield f"Here {measured_text(measured)}."
+    if share.routine in PRODUCTS:
+        faster = faster_library(share, measured)
+        if faster is not None:
+            yield (
+                f"With {faster.other.library} the program would be at most "
+                f"{share.speedup(faster.factor):.3g} times as fast."
+            )
+        elif any(rate.library != share.library for rate in measured) and share.library:
+            yield "No other library is faster beyond the intervals of both."

@@ -11,23 +11,17 @@ in a table beside it.
 
 from __future__ import annotations
 
-import base64
 import math
-import struct
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from markupsafe import Markup
 
-from npc.figures.chart import DEPTH_COLOURS, DEPTHS, Chart, Grid, Mark, Place, Trace, short
-
-if TYPE_CHECKING:
-    from npc.figures.memory_use import DensityMap, Depths, FirstTouch
+from npc.figures.chart import DEPTHS, Chart, Grid, Mark, Place, Trace, short
 
 #: Marks about (0, 0), in the order of `npc.figures.chart.Trace`.
 SHAPES: Final = (
@@ -42,15 +36,15 @@ SHAPES: Final = (
 #: A circle among very many marks.
 DOT: Final = "M-1.5 0a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0-3 0Z"
 WIDTH: Final = 760
-_LEFT: Final = 124
-_RIGHT: Final = 22
+LEFT: Final = 124
+RIGHT: Final = 22
 _TOP: Final = 30
-_BOTTOM: Final = 48
+BOTTOM: Final = 48
 #: Half a letter's width of a label along an axis, on large screens and on small ones.
 _HALF_LETTERS: Final = (3.6, 5.8)
 #: A letter's width and a line's height of a note.
 _NOTE_LETTER: Final = 5.9
-_NOTE_HEIGHT: Final = 12.0
+NOTE_HEIGHT: Final = 12.0
 
 
 # --- drawing -------------------------------------------------------------------------------------------
@@ -87,8 +81,8 @@ class _Frame:
     width = WIDTH
 
     def __init__(self, chart: Chart) -> None:
-        self.left, self.right = _LEFT, WIDTH - _RIGHT
-        self.top, self.bottom = _TOP, chart.height - _BOTTOM
+        self.left, self.right = LEFT, WIDTH - RIGHT
+        self.top, self.bottom = _TOP, chart.height - BOTTOM
         self._x, self._y = chart.x, chart.y
         self._noted: list[tuple[float, float, float]] = []
 
@@ -117,7 +111,7 @@ class _Frame:
             x, y = self.x(note.x), self.y(note.y) + (-9 if note.above else 19)
             half = _NOTE_LETTER * len(note.text) / 2
             if all(
-                abs(x - other) > half + wide or abs(y - at) > _NOTE_HEIGHT for other, at, wide in self._noted
+                abs(x - other) > half + wide or abs(y - at) > NOTE_HEIGHT for other, at, wide in self._noted
             ):
                 self._noted.append((x, y, half))
                 yield note.text, x, y
@@ -161,14 +155,15 @@ class Legend:
 
 def legend(chart: Chart) -> tuple[Legend, ...]:
     """The legend of a chart, an entry for each trace."""
-    return tuple(Legend(number, trace.name, _swatch(trace)) for number, trace in enumerate(chart.traces))
+    return tuple(Legend(number, trace.name, swatch(trace)) for number, trace in enumerate(chart.traces))
 
 
 #: Where on a swatch's line of 28, with a mark of 8 in its middle, the first gap of its dashes is.
 _SWATCH_GAP: Final = 5.5
 
 
-def _swatch(trace: Trace) -> Markup:
+def swatch(trace: Trace) -> Markup:
+    """A trace in small, for a legend."""
     # the first gap stands clear of the mark in the middle
     offset = trace.dashes[0] + trace.dashes[1] / 2 - _SWATCH_GAP if trace.dashes else None
     return Markup(macros().swatch(trace, offset))
@@ -186,80 +181,6 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
     known = list(values)
     low, high = min(known), max(known)
     return (low, high) if high > low else (low - 1, high + 1)
-
-
-# --- accesses by thread and page -------------------------------------------------------------------------
-
-
-def draw_density(density: DensityMap) -> Markup:
-    """The map as an ``<svg>`` element. What is thousands of places is an image of a pixel each."""
-    return Markup(macros().density(density, _Pixels(density)))
-
-
-def density_legend(density: DensityMap) -> tuple[Legend, ...]:
-    """The switch of the marks of who was first, if there are some."""
-    mark = Trace("first touch", "first", lines=(((0, 0), (1, 0)),), width=3)
-    return (Legend(0, mark.name, _swatch(mark)),) if density.first else ()
-
-
-class _Pixels:
-    """Where everything stands in a map of accesses: panels side by side, above each a strip of the mean."""
-
-    width = WIDTH
-    strip, thin = 18, 12
-    top = strip + thin + 8
-    _gap, _row_most, _lowest, _highest = 26, 24.0, 48.0, 320.0
-
-    def __init__(self, of: DensityMap) -> None:
-        self._of = of
-        self.left, panels, rows = _LEFT, len(of.panels), len(of.names)
-        self.wide = (WIDTH - _LEFT - _RIGHT - self._gap * (panels - 1)) / panels
-        self.high = max(min(self._row_most * rows, self._highest), self._lowest)
-        self.row, self.column = self.high / rows, self.wide / of.columns
-        self.bottom = self.top + self.high
-        self.height = round(self.bottom + _BOTTOM)
-        self.line = min(4.0, max(1.2, self.row / 3))
-
-    def panel(self, number: int) -> float:
-        return self.left + number * (self.wide + self._gap)
-
-    def x(self, left: float, column: int) -> float:
-        return left + self.column * column
-
-    def y(self, row: int) -> float:
-        return self.top + self.row * row
-
-    def page(self, left: float, page: float) -> float:
-        return left + self.wide * page / self._of.pages
-
-    def first(self, left: float, each: FirstTouch) -> str:
-        y = self.y(each.row) + self.row / 2
-        return f"M{self.x(left, each.begin):.1f} {y:.1f}H{self.x(left, each.end):.1f}"
-
-    def names(self) -> Iterator[tuple[str, float]]:
-        """As many names of rows as find room, and that of the strip."""
-        yield "mean", self.strip + self.thin / 2
-        names = self._of.names
-        every = max(1, math.ceil(2 * _NOTE_HEIGHT / self.row)) if self.row < _NOTE_HEIGHT else 1
-        for number in range(0, len(names), every):
-            yield names[number].partition(" ")[2], self.y(number) + self.row / 2
-
-    @staticmethod
-    def pixels(depths: Depths) -> str:
-        """An image of a colour's number a place, as a data URI (PNG, ISO/IEC 15948)."""
-        height, width = depths.shape
-        colours = b"".join(bytes.fromhex(colour[1:]) for colour in DEPTH_COLOURS)
-        lines = b"".join(b"\0" + row.tobytes() for row in depths)
-        parts = (
-            (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)), (b"PLTE", colours),
-            (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""),
-        )  # fmt: skip
-        chunks = (
-            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-            for name, data in parts
-        )
-        image = b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-        return f"data:image/png;base64,{base64.b64encode(image).decode()}"
 
 
 # --- grids -----------------------------------------------------------------------------------------------

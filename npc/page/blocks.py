@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
 from npc.figures.chart import Chart, Grid
 from npc.figures.svg import (
     Legend,
-    density_legend,
     depth_words,
     draw,
-    draw_density,
     draw_grid,
     legend,
     shade_words,
@@ -25,9 +23,6 @@ from npc.records.series import share_taken
 from npc.records.units import format_quantity, format_size
 from npc.statistics.medians import Summary
 from npc.validity.disturbance import taken
-
-if TYPE_CHECKING:
-    from npc.figures.memory_use import DensityMap
 
 #: More records of one number are not named one by one.
 _MOST_RECORDS: Final = 6
@@ -252,13 +247,6 @@ def amounts_figure(grid: Grid, shows: str, reading: str, scale: str, *tables: Ta
     """The figure of a grid of counts or amounts, with its colours. scale: of what."""
     shades = tuple(grid.scale.words() if grid.most is None else depth_words(grid.most))
     return Figure(grid.ident, grid.title, shows, reading, draw_grid(grid), (), shades, scale, tables)
-
-
-def density_figure(density: DensityMap, shows: str, reading: str, *tables: Table) -> Figure:
-    """The figure of accesses by thread and page, with its colours and the switch of who was first."""
-    picture, switch, shades = draw_density(density), density_legend(density), tuple(density.scale.words())
-    scale = "accesses by a thread to a page"
-    return Figure(density.ident, density.title, shows, reading, picture, switch, shades, scale, tables)
 
 
 def number(value: float | None, form: str, records: Sequence[str] = ()) -> Cell:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from npc.records.memory_use import MEMORY, MemoryUse
+from npc.observe.memory.records import MEMORY, MemoryUse
 from npc.report.advice.rule import Judgement, add_words, hint, rule
 from npc.report.observed import Observed, newest
 from npc.report.runs import Run

@@ -25,10 +25,10 @@ from typing import Any, Final
 
 from npc.machine.load import cgroup_memory_bytes
 from npc.machine.processes import RANK, die_with_parent, local_ranks, read, told
+from npc.observe.memory.records import MEMORY
 from npc.observe.options import Companion
 from npc.observe.own_session import keep_only_descriptors
 from npc.python import python
-from npc.records.memory_use import MEMORY
 
 #: The program's environment names the table by this.
 TABLE: Final = "NPC_MEMORY_TABLE"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from npc.records.memory_use import (
+from npc.observe.memory.records import (
     Density,
     MemoryHint,
     MemoryMode,

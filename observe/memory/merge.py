@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from npc.observe.memory.hints import hints_of
+from npc.observe.memory.records import MEMORY, Density, MemoryUse, RankMemory, Sharing, Structure
 from npc.observe.memory.reduce import RankFile
 from npc.observe.rank_files import decoded
-from npc.records.memory_use import MEMORY, Density, MemoryUse, RankMemory, Sharing, Structure
 
 OK: Final = "ok"
 #: Ranks in detail: those with most accesses, and as many with most shared pages.

@@ -19,8 +19,8 @@ import numpy as np
 
 from npc.files import read_text
 from npc.observe.elf import VARIABLE, ElfFile, SourceLine, Symbol, demangled
+from npc.observe.memory.records import StructureKind
 from npc.observe.memory.table import Entries, RankTable
-from npc.records.memory_use import StructureKind
 
 PAGE_BYTES: Final = 4096
 EXTENT: Final = np.dtype([("begin", "<u8"), ("end", "<u8"), ("structure", "<i8"), ("kind", "<i8")])
@@ -68,8 +68,8 @@ class Module(NamedTuple):
 
 
 class NamedStructure(NamedTuple):
-    """As of `npc.records.memory_use.Structure`. element: bytes of an array's elements, 0 where that is not
-    known. address: of a variable, 0 of others."""
+    """As of `npc.observe.memory.records.Structure`. element: bytes of an array's elements, 0 where that is
+    not known. address: of a variable, 0 of others."""
 
     name: str
     kind: StructureKind

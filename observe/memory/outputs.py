@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from npc.columns import columns
 from npc.files import write_whole
-from npc.records.memory_use import SHARINGS, MemoryHint, MemoryUse, RankMemory, Sharing, Structure
+from npc.observe.memory.records import SHARINGS, MemoryHint, MemoryUse, RankMemory, Sharing, Structure
 from npc.records.units import format_quantity, format_size, plural, shortened
 
 _MOST_SHOWN: Final = 8

@@ -10,8 +10,8 @@ import numpy as np
 
 from npc.machine import sysfs
 from npc.observe.memory.owners import ThreadPieces, starts_of
+from npc.observe.memory.records import NumaUse
 from npc.observe.memory.table import Entries
-from npc.records.memory_use import NumaUse
 
 _NODES: Final = Path("/sys/devices/system/node")
 

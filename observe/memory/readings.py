@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from npc.records.memory_use import MEMORY, MemoryUse
+from npc.observe.memory.records import MEMORY, MemoryUse
 from npc.records.observed import part_of
 from npc.records.reading import OK, Reading
 from npc.records.series import OBSERVED

@@ -23,8 +23,8 @@ from npc.observe.memory import names, sharing
 from npc.observe.memory.accesses import Integers, accesses_of
 from npc.observe.memory.owners import ThreadPieces, pieces_of, starts_of
 from npc.observe.memory.placement import cpu_of_threads, node_of_cpus, numa_uses
+from npc.observe.memory.records import Density, MemoryMode, RankMemory, Structure
 from npc.observe.memory.table import SAMPLING, Entries, RankTable, read_table
-from npc.records.memory_use import Density, MemoryMode, RankMemory, Structure
 from npc.terminal import guard
 
 #: Structures with a smaller part of the accesses are not told apart (Tabarnac: 0.01 %, Beniamine 2016,

@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, NamedTuple
 
-from npc.figures.memory_use import (
+from npc.observe.memory.density_picture import density_figure
+from npc.observe.memory.figures import (
     Moment,
     ThreadAccesses,
     density_map,
@@ -16,6 +17,17 @@ from npc.figures.memory_use import (
     sharing_chart,
     structure_bars,
     thread_accesses,
+)
+from npc.observe.memory.records import (
+    MEMORY,
+    SHARINGS,
+    MemoryHint,
+    MemoryUse,
+    NumaUse,
+    RankMemory,
+    SharedLine,
+    Sharing,
+    Structure,
 )
 from npc.page.blocks import (
     BELOW,
@@ -28,21 +40,9 @@ from npc.page.blocks import (
     Text,
     chart_figure,
     count,
-    density_figure,
     percent,
     quantity,
     size_cell,
-)
-from npc.records.memory_use import (
-    MEMORY,
-    SHARINGS,
-    MemoryHint,
-    MemoryUse,
-    NumaUse,
-    RankMemory,
-    SharedLine,
-    Sharing,
-    Structure,
 )
 from npc.records.units import format_size, plural, several
 from npc.report.observed import Observed, overhead_lines

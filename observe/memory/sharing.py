@@ -18,8 +18,8 @@ import numpy.typing as npt
 from npc.observe.memory.accesses import SLOTS, Accesses, Flags, Integers
 from npc.observe.memory.names import PAGE_BYTES, NamedStructure
 from npc.observe.memory.owners import ThreadPieces, starts_of
+from npc.observe.memory.records import SHARINGS, SharedLine, Sharing, SharingInterval
 from npc.observe.memory.table import Entries
-from npc.records.memory_use import SHARINGS, SharedLine, Sharing, SharingInterval
 
 LINE_BYTES: Final = 64
 _WORD: Final = 8

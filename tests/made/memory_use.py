@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from npc.records.memory_use import (
+from npc.observe.memory.records import (
     Density,
     MemoryHint,
     MemoryUse,

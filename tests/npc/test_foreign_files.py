@@ -44,6 +44,7 @@ from npc.npb.schedule import InvalidPattern, read_pairs
 from npc.observe.elf import ElfFile
 from npc.observe.hotspots.merge import read_hotspots
 from npc.observe.memory.merge import read_memory
+from npc.observe.memory.records import Density, MemoryUse, Structure
 from npc.observe.memory.reduce import reduced
 from npc.observe.memory.table import read_table
 from npc.observe.mpi.efficiency_command import gpu_efficiencies
@@ -56,7 +57,6 @@ from npc.parsers.run.collect import collect_run
 from npc.records.history import History
 from npc.records.journal import Journal, missed
 from npc.records.launch import read_launches
-from npc.records.memory_use import Density, MemoryUse, Structure
 from npc.records.observed import part_of
 from npc.records.record import read_csv
 from npc.records.verdicts import (

@@ -15,9 +15,9 @@ import pytest
 
 from npc.observe.memory.build import memory_library
 from npc.observe.memory.companion import RankMemoryTable
+from npc.observe.memory.records import MEMORY, Structure
 from npc.observe.memory.table import COUNTING, RankTable
 from npc.observe.options import CompanionOptions, ObservationOptions
-from npc.records.memory_use import MEMORY, Structure
 from tests.lab.counted import PROGRAMS, build, count
 from tests.paths import ROOT
 

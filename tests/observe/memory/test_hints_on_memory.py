@@ -7,8 +7,8 @@ import pytest
 
 from npc.observe.memory.hints import hints_of
 from npc.observe.memory.merge import merge
+from npc.observe.memory.records import MemoryHint, RankMemory
 from npc.observe.memory.reduce import RankFile, rank_memory
-from npc.records.memory_use import MemoryHint, RankMemory
 from tests.made.memory_tables import PAGE_BYTES, MadeTables
 
 MS = 1_000_000

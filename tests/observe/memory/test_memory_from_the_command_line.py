@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from npc.records.memory_use import MEMORY, MemoryUse, Structure
+from npc.observe.memory.records import MEMORY, MemoryUse, Structure
 from npc.records.observed import read_part
 from npc.records.record import read_csv
 from npc.report.advice import advise, gather

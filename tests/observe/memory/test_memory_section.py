@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from npc.figures.chart import DEPTH_COLOURS
-from npc.figures.memory_use import (
+from npc.figures.svg import draw
+from npc.observe.memory import section as memory
+from npc.observe.memory.density_picture import draw_density
+from npc.observe.memory.figures import (
     MOST_COLUMNS,
     MOST_ROWS,
     density_map,
@@ -25,10 +28,8 @@ from npc.figures.memory_use import (
     structure_bars,
     thread_accesses,
 )
-from npc.figures.svg import draw, draw_density
-from npc.observe.memory import section as memory
+from npc.observe.memory.records import Density, MemoryUse, SharingInterval, Structure
 from npc.page.blocks import Block, Figure, Listing, Table
-from npc.records.memory_use import Density, MemoryUse, SharingInterval, Structure
 from npc.report.command import report
 from npc.report.runs import Report, read_runs
 from npc.report.sections import NothingToShow

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npc.observe.memory.accesses import fold
+from npc.observe.memory.records import RankMemory
 from npc.observe.memory.reduce import rank_memory
-from npc.records.memory_use import RankMemory
 from tests.made.memory_tables import PAGE_BYTES, MadeTables
 
 MS = 1_000_000

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npc.figures.chart import Axis, Chart, Scale, Tick, Trace, linear_ticks, log_scale
-from npc.records.memory_use import Density, Sharing, SharingInterval, Structure
+from npc.observe.memory.records import Density, Sharing, SharingInterval, Structure
 from npc.records.units import format_quantity, format_size
 
 #: Rows of threads and columns of pages at most; columns are those of all panels.

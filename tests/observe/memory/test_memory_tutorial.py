@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from npc.records.memory_use import MEMORY, MemoryUse
+from npc.observe.memory.records import MEMORY, MemoryUse
 from npc.records.observed import read_part
 from tests.lab.jube_job import NPC
 from tests.paths import ROOT

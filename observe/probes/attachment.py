@@ -17,10 +17,10 @@ from typing import Final
 from npc.observe.probes.bpftrace import Bpftrace, Budget, Overrun, program_text
 from npc.observe.probes.catalogue import FUNCTION, NEEDS_TYPES, PUSHED, USDT, RequestedProbe
 from npc.observe.probes.places import NoFunction, ProbePoint, find
+from npc.observe.probes.records import NodeProbe, ProbeRow, ProbeStatus
 from npc.observe.probes.rights import NoProbes, refusal
 from npc.observe.probes.rows import calls, rows_of
 from npc.observe.probes.settings import Settings
-from npc.records.node_probes import NodeProbe, ProbeRow, ProbeStatus
 
 #: A bpftrace that has not attached, or ended, by then is given up.
 _ATTACH_S, _END_S = 30.0, 10.0

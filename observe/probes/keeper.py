@@ -26,8 +26,8 @@ from npc.observe.own_session import leave_launcher
 from npc.observe.probes.attachment import NodeProbes, ProbeAttachment
 from npc.observe.probes.catalogue import read_wanted
 from npc.observe.probes.credentials import peer
+from npc.observe.probes.records import NodeProbe
 from npc.observe.probes.settings import PROBES, UNFINISHED, Settings
-from npc.records.node_probes import NodeProbe
 
 #: A first rank that has not called by then was killed.
 _CALL_S: Final = 60.0

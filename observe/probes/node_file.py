@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
+from npc.observe.probes.records import NodeProbe, ProbeRow, Probes, ProbeStatus
 from npc.observe.probes.settings import PROBES
 from npc.observe.rank_files import WatchedRank, decoded
-from npc.records.node_probes import NodeProbe, ProbeRow, Probes, ProbeStatus
 from npc.records.units import plural
 
 #: From best to worst, as far as what was counted is concerned.

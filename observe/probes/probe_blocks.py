@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from npc.figures.chart import Grid, log_scale
 from npc.figures.chart import HeatCell as GridCell
+from npc.observe.probes.records import Events, NodeRow
 from npc.page.blocks import (
     BELOW,
     LONG,
@@ -21,7 +22,6 @@ from npc.page.blocks import (
     percent,
     quantity,
 )
-from npc.records.node_probes import Events, NodeRow
 from npc.records.units import format_quantity, plural
 from npc.report.observed import Observed
 from npc.report.runs import Report

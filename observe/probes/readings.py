@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
-from npc.records.node_probes import PROBES, Events, NodeProbe, NodeRow, Probes
+from npc.observe.probes.records import PROBES, Events, NodeProbe, NodeRow, Probes
 from npc.records.observed import part_of
 from npc.records.reading import OK, Reading
 from npc.records.series import OBSERVED

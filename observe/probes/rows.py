@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from npc.machine.mounts import mounts
 from npc.observe.probes.bpftrace import Maps
 from npc.observe.probes.catalogue import FUNCTION, USDT, RequestedProbe
-from npc.records.node_probes import ProbeRow
+from npc.observe.probes.records import ProbeRow
 
 #: What the second number of a key says: programs/scheduler.bt, faults.bt, io.bt.
 _SCHEDULER: Final = ("involuntary switches", "wake-ups", "voluntary switches")

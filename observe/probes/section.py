@@ -8,6 +8,7 @@ from typing import Final
 
 from npc.observe.probes.inside_mpi import RankInMpi, inside_mpi
 from npc.observe.probes.probe_blocks import probe_blocks
+from npc.observe.probes.records import PROBES, NodeRow, Probes
 from npc.page.blocks import (
     LONG,
     Block,
@@ -19,7 +20,6 @@ from npc.page.blocks import (
     percent,
     quantity,
 )
-from npc.records.node_probes import PROBES, NodeRow, Probes
 from npc.records.units import format_quantity, several
 from npc.report.observed import Observed, overhead_lines
 from npc.report.programs import programs

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.columns import columns
-from npc.records.node_probes import Events, NodeProbe, NodeRow, Probes
+from npc.observe.probes.records import Events, NodeProbe, NodeRow, Probes
 from npc.records.units import format_quantity, shortened
 
 #: Names that are shown of each probe; the file has all of them.

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from npc.observe.hotspots.records import Frame, Hotspot, Hotspots
-from npc.records.node_probes import NodeProbe, ProbeRow, Probes
+from npc.observe.probes.records import NodeProbe, ProbeRow, Probes
 
 #: (function, module)
 Place = tuple[str, str]

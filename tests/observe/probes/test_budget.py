@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from npc.observe.probes.records import PROBES, NodeProbe, Probes
 from npc.observe.probes.rights import refusal
-from npc.records.node_probes import PROBES, NodeProbe, Probes
 from npc.records.observed import read_part
 from tests.lab.uprobes import may_lack_uprobes, needs_uprobes
 from tests.paths import ROOT

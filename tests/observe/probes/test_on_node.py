@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from npc.observe.probes import section as on_node
+from npc.observe.probes.records import NodeProbe, ProbeRow, Probes
 from npc.page.blocks import Figure, Listing, Table
-from npc.records.node_probes import NodeProbe, ProbeRow, Probes
 from npc.records.overhead import MeasuredOverhead, Overhead
 from npc.report.runs import Report, read_runs
 from npc.report.sections import NothingToShow

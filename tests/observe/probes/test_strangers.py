@@ -14,9 +14,9 @@ import pytest
 
 from npc import own_folder
 from npc.observe.probes.companion import RankProbes
+from npc.observe.probes.records import PROBES, Probes
 from npc.observe.probes.rights import refusal
 from npc.observe.probes.settings import keep_token, read_token, settings_of
-from npc.records.node_probes import PROBES, Probes
 from npc.records.observed import read_part
 from tests.lab.strangers import STRANGER, needs_strangers, shared_folder, stranger
 

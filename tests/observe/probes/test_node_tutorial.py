@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from npc.observe.hotspots.records import HOTSPOTS, Hotspots
-from npc.records.node_probes import PROBES, Probes
+from npc.observe.probes.records import PROBES, Probes
 from npc.records.observed import read_part
 from tests.lab.jube_job import NPC
 from tests.lab.npb_job import MPI_ENVIRONMENT

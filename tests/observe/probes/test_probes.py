@@ -26,12 +26,12 @@ from npc.observe.probes.catalogue import (
 )
 from npc.observe.probes.node_file import read_probes
 from npc.observe.probes.places import NoFunction, find
+from npc.observe.probes.records import NodeProbe, ProbeRow, Probes
 from npc.observe.probes.rows import calls, rows_of
 from npc.observe.probes.settings import settings_of
 from npc.observe.probes.table import probes
 from npc.observe.rank_files import PortReading, WatchedRank
 from npc.parsers.observed import parse
-from npc.records.node_probes import NodeProbe, ProbeRow, Probes
 from tests.paths import ROOT
 
 LIBC = next(iter(Path("/usr/lib").glob("*-linux-gnu/libc.so.6")), None)

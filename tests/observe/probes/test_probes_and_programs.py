@@ -21,8 +21,8 @@ from npc.machine import processes
 from npc.observe.elf import ElfFile
 from npc.observe.probes.catalogue import read_wanted
 from npc.observe.probes.places import find
+from npc.observe.probes.records import PROBES, NodeProbe, ProbeRow, Probes
 from npc.observe.probes.rights import refusal
-from npc.records.node_probes import PROBES, NodeProbe, ProbeRow, Probes
 from npc.records.observed import read_part
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.paths import ROOT

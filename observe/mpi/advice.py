@@ -15,7 +15,7 @@ from statistics import median
 from typing import Final
 
 from npc.observe.mpi.launches import ProfiledLaunch, profiled_launches
-from npc.records.mpi_profile import Profile, Rank, Waits
+from npc.observe.mpi.records import Profile, Rank, Waits
 from npc.records.units import format_quantity
 from npc.report.advice.rule import Hint, Judgement, add_words, hint, rule
 from npc.report.observed import newest

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from npc.observe.monitoring import RankFlow
 from npc.observe.mpi.patterns import Messages, patterns
 from npc.observe.mpi.profile import RankProfile
-from npc.records.mpi_profile import Algorithms, CollectiveAlgorithm, operation
+from npc.observe.mpi.records import Algorithms, CollectiveAlgorithm, operation
 
 #: Collectives of more ranks are not told apart: everybody with everybody is too much to look at.
 _MOST_RANKS: Final = 256

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from npc.records.mpi_profile import Profile, UnexpectedMessages, VariableTotals
+from npc.observe.mpi.records import Profile, UnexpectedMessages, VariableTotals
 from npc.records.units import format_quantity
 
 #: Counters that are told; the document has all.

@@ -22,9 +22,9 @@ from npc.observe.mpi.algorithms import algorithms_of
 from npc.observe.mpi.clocks import Clocks
 from npc.observe.mpi.efficiency import efficiency_by_region, efficiency_of, load_of
 from npc.observe.mpi.profile import Calls, RankProfile, Snapshot
+from npc.observe.mpi.records import operation
 from npc.observe.mpi.unexpected import unexpected_of
 from npc.observe.mpi.waits import waits_of
-from npc.records.mpi_profile import operation
 from npc.records.observed import CollectiveCalls
 
 #: Calls that send a message; a persistent one is sent by MPI_Start.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from npc.observe.mpi.profile import WHOLE, RankProfile
-from npc.records.mpi_profile import CallStats, Efficiency, Rank
+from npc.observe.mpi.records import CallStats, Efficiency, Rank
 
 #: Instructions are counted inside MPI as well, where a rank polls. Above this share of its time they would be
 #: MPI's more than the program's.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from npc.figures.chart import Grid, HeatCell, linear_scale, log_scale
 from npc.machine.fabric import in_order, neighbours, places
-from npc.records.mpi_profile import Profile, Rank
+from npc.observe.mpi.records import Profile, Rank
 from npc.records.units import format_quantity
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from npc.records.mpi_profile import PROFILE, Profile
+from npc.observe.mpi.records import PROFILE, Profile
 from npc.report.observed import Observed
 from npc.report.runs import Run
 

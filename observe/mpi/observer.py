@@ -107,8 +107,8 @@ class MpiObserver(RunObserver):
 
     def lines(self, content: Any) -> Iterator[str]:
         from npc.observe.mpi.counters import counters
+        from npc.observe.mpi.records import profile_of
         from npc.observe.mpi.summary import summary
-        from npc.records.mpi_profile import profile_of
 
         profile = profile_of({self.key: content})
         if profile is None:

@@ -23,9 +23,9 @@ from npc.observe.mpi.profile import (
     Peer,
     RankProfile,
 )  # fmt: skip
+from npc.observe.mpi.records import PROFILE
 from npc.observe.mpi.variables import read_counters
 from npc.observe.rank_files import WatchedRank
-from npc.records.mpi_profile import PROFILE
 from npc.records.units import plural
 
 #: Names of the header's fields.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
-from npc.records.mpi_profile import PROFILE, Profile, operation, profile_of
+from npc.observe.mpi.records import PROFILE, Profile, operation, profile_of
 from npc.records.reading import OK, Reading
 from npc.records.series import OBSERVED
 

@@ -13,7 +13,7 @@ from npc.columns import columns
 from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Tick, Trace, linear_ticks, quantity_axis
 from npc.files import valid
 from npc.observe.mpi.efficiency import Scaling, efficiency_by_region, efficiency_of, in_region, scaling_of
-from npc.records.mpi_profile import Efficiency, Rank, profile_of
+from npc.observe.mpi.records import Efficiency, Rank, profile_of
 from npc.records.observed import read_document
 from npc.records.units import format_quantity
 

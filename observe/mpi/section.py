@@ -20,6 +20,15 @@ from npc.observe.mpi.figure import (
     snapshots_grid,
 )
 from npc.observe.mpi.launches import profile_in
+from npc.observe.mpi.records import (
+    CollectiveAlgorithm,
+    CollectiveWait,
+    MessageWait,
+    PairTraffic,
+    Profile,
+    Rank,
+    Waits,
+)
 from npc.observe.mpi.summary import summary
 from npc.page.blocks import (
     BELOW,
@@ -33,15 +42,6 @@ from npc.page.blocks import (
     amounts_figure,
     count,
     quantity,
-)
-from npc.records.mpi_profile import (
-    CollectiveAlgorithm,
-    CollectiveWait,
-    MessageWait,
-    PairTraffic,
-    Profile,
-    Rank,
-    Waits,
 )
 from npc.records.units import format_quantity, format_size
 from npc.report.observed import Observed

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from npc.records.mpi_profile import CollectiveWait, Efficiency, Profile, Waits
+from npc.observe.mpi.records import CollectiveWait, Efficiency, Profile, Waits
 from npc.records.units import format_quantity, format_size, plural
 
 #: Calls and regions that are told.

@@ -15,8 +15,8 @@ from typing import Final
 
 from npc.observe.mpi.clocks import Clocks
 from npc.observe.mpi.profile import RankProfile
+from npc.observe.mpi.records import UnexpectedMessages
 from npc.observe.mpi.waits import match_messages
-from npc.records.mpi_profile import UnexpectedMessages
 
 #: Endings of names of performance variables; the first one that an MPI has.
 _COUNTED: Final = (

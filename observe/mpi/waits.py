@@ -30,7 +30,7 @@ from npc.observe.mpi.matching import (
     matched_messages,
 )
 from npc.observe.mpi.profile import RankProfile
-from npc.records.mpi_profile import CollectiveWait, Kind, LateRank, MessageWait, Wait, Waits
+from npc.observe.mpi.records import CollectiveWait, Kind, LateRank, MessageWait, Wait, Waits
 from npc.records.units import format_quantity, plural
 
 #: Sends that may stand until the receiver has asked.

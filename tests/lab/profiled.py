@@ -13,10 +13,10 @@ from npc.observe.mpi.build import library_for
 from npc.observe.mpi.companion import RankLibrary
 from npc.observe.mpi.profile import RankProfile
 from npc.observe.mpi.rank_file import read_profiles
+from npc.observe.mpi.records import PROFILE
 from npc.observe.options import CompanionOptions, ObservationOptions
 from npc.observe.rank_files import read_ranks
 from npc.observe.run import wait_for_ranks
-from npc.records.mpi_profile import PROFILE
 from tests.lab.mpis import WHEELS, Mpi
 from tests.paths import ROOT
 

@@ -15,8 +15,8 @@ from npc.observe.mpi import section as inside_mpi
 from npc.observe.mpi.digest import digest
 from npc.observe.mpi.figure import calls_grid, kind_of, peers_grid, rows_of, snapshots_grid
 from npc.observe.mpi.profile import RankProfile, Snapshot, Variable
+from npc.observe.mpi.records import Profile, profile_of
 from npc.observe.observation import read_observation, to_text
-from npc.records.mpi_profile import Profile, profile_of
 from npc.report.runs import Report, read_runs
 from npc.report.sections import NothingToShow
 from tests.made.inside import observed_runs

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from npc.records.mpi_profile import Profile, read_profile
+from npc.observe.mpi.records import Profile, read_profile
 from tests.lab.in_process import npc
 from tests.lab.mpis import MPIS
 from tests.lab.npb_job import MPI_ENVIRONMENT

@@ -8,8 +8,8 @@ from dataclasses import replace
 from npc.observe.mpi.counters import counters
 from npc.observe.mpi.digest import digest
 from npc.observe.mpi.profile import RankProfile, Snapshot, Variable
+from npc.observe.mpi.records import profile_of
 from npc.observe.mpi.unexpected import unexpected_of
-from npc.records.mpi_profile import profile_of
 from tests.made.profiles import Job
 
 

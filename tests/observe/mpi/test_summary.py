@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from npc.observe.mpi.digest import digest
 from npc.observe.mpi.profile import RankProfile
+from npc.observe.mpi.records import profile_of
 from npc.observe.mpi.summary import summary
-from npc.records.mpi_profile import profile_of
 from tests.made.profiles import Job
 
 

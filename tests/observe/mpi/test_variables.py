@@ -19,6 +19,7 @@ from npc.observe.mpi.variables import ROWS
 from tests.lab.in_process import npc
 from tests.lab.mpis import MPIS, Mpi
 from tests.lab.npb_job import MPI_ENVIRONMENT
+from tests.paths import ROOT
 
 
 def test_nothing_asked_for_is_nothing_set() -> None:
@@ -47,7 +48,7 @@ def test_without_a_profile_there_is_nothing_to_ask_for() -> None:
 
 # --- real MPIs -----------------------------------------------------------------------------------------
 
-PROGRAMS: Final = Path(__file__).with_name("programs")
+PROGRAMS: Final = ROOT / "tests/observe/programs"
 NPC: Final = Path(sys.executable).with_name("npc")
 ROUNDS: Final = 12
 UNEXPECTED: Final = "pml_ob1_unexpected_msgq_length"

@@ -12,8 +12,8 @@ import pytest
 from npc import parsers
 from npc.observe.mpi.digest import digest
 from npc.observe.mpi.profile import Calls, Peer, RankProfile, Snapshot, Variable
+from npc.observe.mpi.records import CallTotals, PairTraffic, operation, profile_of, read_profile
 from npc.observe.observation import Observation, read_observation, to_document, to_text
-from npc.records.mpi_profile import CallTotals, PairTraffic, operation, profile_of, read_profile
 from tests.made.profiles import Job, MadeProfiles
 
 

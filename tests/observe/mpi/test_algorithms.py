@@ -18,7 +18,7 @@ from npc import parsers
 from npc.observe.monitoring import RankFlow
 from npc.observe.mpi.algorithms import algorithms_of
 from npc.observe.mpi.patterns import Messages, patterns
-from npc.records.mpi_profile import Algorithms, profile_of
+from npc.observe.mpi.records import Algorithms, profile_of
 from tests.lab.npb_job import MPI_ENVIRONMENT, mpirun
 from tests.made.profiles import Job
 

@@ -16,8 +16,9 @@ from npc.observe.mpi.build import library_for
 from npc.observe.mpi.generate import Call, read_calls, sources
 from npc.observe.mpi.profile import RankProfile
 from npc.observe.mpi.rank_file import read_rank_file
+from tests.paths import ROOT
 
-PROGRAMS = Path(__file__).with_name("programs")
+PROGRAMS = ROOT / "tests/observe/programs"
 LIBRARY = Path("observe/mpi/library").resolve()
 #: Debian's MPIs; the one has all of MPI-4, the other MPI-3.1.
 COMPILERS = ("mpicc.mpich", "mpicc.openmpi")

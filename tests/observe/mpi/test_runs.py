@@ -11,8 +11,8 @@ import pytest
 from npc.figures.chart import Chart
 from npc.observe.mpi.digest import digest
 from npc.observe.mpi.profile import RankProfile
+from npc.observe.mpi.records import read_profile
 from npc.observe.mpi.runs import chart_of, read_runs
-from npc.records.mpi_profile import read_profile
 from tests.lab.in_process import npc
 from tests.made.profiles import Job
 

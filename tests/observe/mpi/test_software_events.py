@@ -15,8 +15,9 @@ import pytest
 from npc.observe.mpi.profile import RankProfile
 from npc.observe.mpi.rank_file import read_rank_file
 from tests.lab.npb_job import MPI_ENVIRONMENT
+from tests.paths import ROOT
 
-PROGRAMS: Final = Path(__file__).with_name("programs")
+PROGRAMS: Final = ROOT / "tests/observe/programs"
 NPC: Final = Path(sys.executable).with_name("npc")
 ITERATIONS: Final = 50
 OF: Final = "sde:::Solver::"

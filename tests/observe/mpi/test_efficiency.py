@@ -15,7 +15,7 @@ from npc.observe.mpi.efficiency import (
     load_of,
     scaling_of,
 )
-from npc.records.mpi_profile import Rank
+from npc.observe.mpi.records import Rank
 from tests.made.profiles import Job
 
 SECONDS = st.lists(st.floats(0.001, 1e4), min_size=1, max_size=30)

@@ -39,7 +39,7 @@ if [ $level = tests ] && [ "$(id -u)" = 0 ] && [ -d /sys/kernel/tracing ] && [ !
 fi
 
 # What the set-up depends on; the checkout's place is part of it because the scripts in .venv/bin name it.
-key="$root $(cat pyproject.toml packaging/lock/*.txt npc/setup.sh npc/machine/tools.py npc/machine/tools.ini | sha256sum | cut -d' ' -f1)${NPC_APT_EXTRA:+ $NPC_APT_EXTRA}"
+key="$root $(cat pyproject.toml packaging/lock/*.txt npc/setup.sh npc/machine/tools.py $(ls npc/machine/tools.ini observe/*/tools.ini 2> /dev/null) | sha256sum | cut -d' ' -f1)${NPC_APT_EXTRA:+ $NPC_APT_EXTRA}"
 
 # A stamp is three lines: the key, the commands and files that were there, the Debian packages that this
 # release does not have. One of the tests serves the plain set-up too.

@@ -1,7 +1,9 @@
 """The tools NPC drives: where they are, which version they are, and how a site gets a missing one.
 
-One table (``tools.ini``) serves ``npc doctor``, ``environment.json`` and the set-up script, which asks
-``python3 -m npc.machine.tools`` for the Debian packages (hence: only the standard library here).
+One table serves ``npc doctor``, ``environment.json`` and the set-up script, which asks
+``python3 -m npc.machine.tools`` for the Debian packages. So only the standard library is here. The table is
+``tools.ini`` beside this module and in each folder of `observe` that starts some of its own; before the
+set-up there are no entry points to find these by.
 
 A tool is looked for on ``PATH`` and then beside the running interpreter, because the PyPI wheels of
 Open MPI, MPICH and Intel MPI put their ``mpirun`` into the environment's ``bin``.
@@ -42,7 +44,8 @@ class Tool:
     """One tool and its packages; an empty package name means that source does not have it.
 
     command: the executable looked for; name: what people call it. used_by: the benchmark, or what it is
-    for. in_jobs: whether jobs of benchmarks may start it. tags: the tags of ``jube.yml`` that need it.
+    for. in_jobs: whether jobs of benchmarks may start it. set_up: whether the set-up installs it though the
+    main job runs unchanged without. tags: the tags of ``jube.yml`` that need it.
     version_args: what makes it say its version, empty if nothing does (``hpcc`` would start to benchmark).
     version: a pattern whose groups, joined by a space, are the version; of several alternatives the first
     that matches. Exit codes are not looked at: perftest's ``--version`` exits 1.
@@ -57,6 +60,7 @@ class Tool:
     used_by: str
     need: ToolNeed
     in_jobs: bool = True
+    set_up: bool = False
     tags: tuple[str, ...] = ()
     version_args: tuple[str, ...] = ("--version",)
     version: str = r"(\d[\w.+-]*)"
@@ -73,24 +77,25 @@ class Tool:
 
 
 def _read_tools() -> tuple[Tool, ...]:
-    """The sections of ``tools.ini``."""
+    """The sections of all ``tools.ini``."""
+    own = Path(__file__).with_suffix(".ini")
     file = ConfigParser(interpolation=None)
-    file.read_string(Path(__file__).with_suffix(".ini").read_text(encoding="utf-8"))
+    for path in (own, *sorted(own.parents[1].glob("observe/*/tools.ini"))):
+        file.read_string(path.read_text(encoding="utf-8"), str(path))
     tools = []
     for command in file.sections():
         keys: dict[str, Any] = dict(file[command])
         lists = {name: tuple(keys[name].split()) for name in ("tags", "version_args") if name in keys}
         need, version = ToolNeed(keys["need"]), keys.get("version", Tool.version).replace("\n", "")
         in_jobs = file.getboolean(command, "in_jobs", fallback=True)
-        keys |= lists | {"need": need, "version": version, "in_jobs": in_jobs}
+        set_up = file.getboolean(command, "set_up", fallback=False)
+        keys |= lists | {"need": need, "version": version, "in_jobs": in_jobs, "set_up": set_up}
         tools.append(Tool(command=command, **keys))
     return tuple(tools)
 
 
 TOOLS: Final[tuple[Tool, ...]] = _read_tools()
 
-#: Of what the main job runs unchanged without: what the set-up installs.
-_SET_UP: Final = ("make", "ip", "perf", "bpftrace", "llvm-mca", "objdump")
 #: Packages that no command of `TOOLS` stands for, with the file that shows that they are there.
 OTHER_DEBIAN_PACKAGES: Final[Mapping[str, str]] = {
     "libc6-dev": "/usr/include/stdio.h",
@@ -300,7 +305,7 @@ def ways_to_get(tool: Tool, site: SoftwareSource) -> list[str]:
 def main() -> None:
     """What the set-up script reads: a line ``COMMAND-OR-FILE PACKAGE`` for each Debian package."""
     for tool in TOOLS:
-        if tool.debian and (tool.need is not ToolNeed.OPTIONAL or tool.command in _SET_UP):
+        if tool.debian and (tool.need is not ToolNeed.OPTIONAL or tool.set_up):
             print(tool.command, tool.debian)
     for package, file in OTHER_DEBIAN_PACKAGES.items():
         print(file, package)

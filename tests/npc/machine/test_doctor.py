@@ -22,7 +22,6 @@ import pytest
 from npc.machine import fetch, tools
 from npc.machine.command import TOO_LONG, run
 from npc.machine.diagnosis import missing_for_main_job, remedies
-from npc.machine.environment import collect_environment
 from npc.machine.load import BusyProcess
 from npc.machine.mpi_variables import CLASSES
 from npc.machine.preflight import MpiTrial, preflight, start_two_ranks
@@ -37,9 +36,9 @@ from npc.machine.tools import (
     named,
     ways_to_get,
 )
+from tests.made.sound_node import QUIET, only_checks_of, sound_environment
 
 BIN = Path(sys.executable).parent
-QUIET = MpiTrial(busy=(), ranks="2")
 NOWHERE = SoftwareSource(root=False, apt=None, modules=False, spack=False, easybuild=False)
 
 
@@ -377,32 +376,14 @@ def test_the_main_job_needs_jube_mpi_and_one_benchmark(present: set[str], proble
 
 @pytest.fixture(scope="module")
 def sound() -> dict[str, Any]:
-    """A sound environment: this machine's, with what is wrong with it put right."""
-    environment = collect_environment()
-    environment["host"] |= {"name": "n1", "addresses": ["10.1.0.1", "fd00::1"]}
-    environment["kernel"] |= {"clock_source": "tsc", "clock_sources": ["tsc", "hpet"]}
-    environment["virtualisation"]["hypervisor"] = None
-    environment["cpu"] |= {
-        "architecture": "x86_64", "flags": ["arch_perfmon", "avx2"], "cores": 8, "threads": 8,
-    }  # fmt: skip
-    environment["cpu"]["frequency"]["governors"] = {"performance": 8}
-    environment["memory"]["transparent_huge_pages"] = "always"
-    environment |= {"rdma": [], "pcie": [], "gpus": [], "counters": {}}
-    environment["limits"] |= {
-        "affinity": "0-7", "cpus": 8, "cgroup_cores": None, "memlock_bytes": None, "memlock_unlimited": True,
-    }  # fmt: skip
-    environment["variables"] = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    environment["kernel"]["perf_event_paranoid"] = 0
-    environment["tools"]["perf"] = {"path": "/usr/bin/perf", "version": "6.1.187"}
-    return environment
+    return sound_environment()
 
 
 @pytest.fixture(autouse=True)
-def sound_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Probes can be attached, and llvm-mca knows the processor: preflight asks the machine itself."""
+def core_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of program analysis are tested beside it."""
     monkeypatch.setattr("npc.machine.energy.refusal", lambda: "")
-    monkeypatch.setattr("npc.observe.probes.rights.refusal", lambda types=False: "")
-    monkeypatch.setattr("npc.observe.hotspots.llvm.model_of", lambda processor: None)
+    only_checks_of("npc.machine.checks", monkeypatch)
 
 
 def test_nothing_is_found_on_a_sound_machine(sound: dict[str, Any]) -> None:
@@ -467,7 +448,6 @@ FINDINGS: list[tuple[str, str, str, Callable[[dict[str, Any]], object]]] = [
     ("smt", "note", "16 hardware threads on 8 cores", lambda e: e["cpu"].update(threads=16)),
     ("no_counters", "note", "no performance counters", lambda e: e["cpu"].update(flags=["avx2"])),
     ("virtual_machine", "note", "kvm", lambda e: e["virtualisation"].update(hypervisor="kvm")),
-    ("perf", "note", "there is no perf", lambda e: e["tools"].update(perf=None)),
     ("clock_source", "warning", "hpet (there are: tsc, hpet)",
      lambda e: e["kernel"].update(clock_source="hpet")),
 ]  # fmt: skip
@@ -484,21 +464,6 @@ def test_each_check_finds_its_own_alone(
     (finding,) = preflight(environment, QUIET)
     assert (finding.name, finding.level) == (name, level)
     assert seen in finding.seen
-
-
-@pytest.mark.parametrize(("paranoid", "shown"), [(2, "this user's programs, not the system"), (3, "nothing")])
-def test_what_perf_does_not_show_is_told(
-    sound: dict[str, Any], paranoid: int, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    environment = copy.deepcopy(sound)
-    environment["kernel"]["perf_event_paranoid"] = paranoid
-    environment["tools"]["likwid-perfctr"] = None
-    assert os.geteuid() != 0 or preflight(environment, QUIET) == []
-    monkeypatch.setattr("npc.observe.hotspots.perf.is_privileged", lambda: False)
-    (finding,) = preflight(environment, QUIET)
-    assert finding.name == "perf"
-    assert finding.seen.startswith(f"perf shows {shown}")
-    assert "sysctl kernel.perf_event_paranoid=1" in finding.do
 
 
 def test_a_low_memlock_does_not_matter_without_rdma(sound: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from npc.machine.environment import collect_environment, mpi_library, virtualisa
 from npc.machine.interfaces import highest_link_mode, interfaces, rdma_ports
 from npc.machine.load import busy_processes, cgroup_cores, cgroup_memory_bytes, load_average
 from npc.machine.pcie import pcie_links
+from npc.machine.tools import TOOLS
 from npc.machine.topology import processors
 from tests.lab.in_process import npc
 from tests.made.sysfs_tree import tree
@@ -132,7 +133,7 @@ def test_the_command_writes_the_file_or_prints_it(tmp_path: Path, monkeypatch: p
     assert there.keys() == json.loads(npc("doctor", "--environment").stdout).keys()
     in_job = json.loads(npc("doctor", "--environment", "--in-job").stdout)
     assert there.keys() == in_job.keys()
-    of_observe = {"perf", "bpftrace", "valgrind", "llvm-mca", "objdump"}
+    of_observe = {"perf", "bpftrace", "valgrind", "llvm-mca", "objdump"} & {tool.command for tool in TOOLS}
     assert there["tools"].keys() - in_job["tools"].keys() == {"jube", *of_observe}
     refused = npc("doctor", "--environment", "--output", tmp_path / "none/e.json")
     assert refused.returncode == 1

@@ -18,7 +18,11 @@ import pytest
 from hypothesis import settings
 
 from tests.lab.own_folders import own_folders, session_folder
+from tests.lab.parts import ALL_THERE, NEED_ALL
 from tests.lab.untouched import Untouched
+
+#: Files that pytest does not even import.
+collect_ignore = [] if ALL_THERE else list(NEED_ALL)
 
 #: Whether `npc` looks what others compute.
 WATCH = "NPC_WATCH"

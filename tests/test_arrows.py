@@ -16,6 +16,7 @@ import pytest
 
 from npc.cli import entry_points
 from npc.registration import module_names
+from tests.lab.parts import PARTS as ALL_PARTS
 from tests.paths import ROOT
 
 #: What each room may import of the others (docs/code.md: "the way of one number").
@@ -30,11 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"npc", "roofline"},
 }
 #: Program analysis: it stands on top of all, and nobody imports it.
-PARTS = [
-    part
-    for part in ("mpi", "memory", "hotspots", "probes", "study")
-    if (ROOT / "observe" / part).exists()  # any of them can be taken away
-]
+PARTS = [part for part in ALL_PARTS if (ROOT / "observe" / part).exists()]  # any of them can be taken away
 ALLOWED |= {f"observe.{part}": {"npc", "parsers", "roofline", "report", "observe", "cron"} for part in PARTS}
 #: What of `cron` program analysis may import: what starts jobs.
 STARTS_JOBS = {"npc.cron.characterise", "npc.cron.commands"}

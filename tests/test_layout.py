@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.parts import needs_parts
 from tests.paths import ROOT
 
 TESTS = ROOT / "tests"
 BENCHES = sorted(path.stem for path in (TESTS / "bench").glob("*.py"))
+#: Those of program analysis.
+OF_PARTS = ("counting", "observe", "study")
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -53,6 +56,8 @@ def test_the_name_of_a_class_stands_for_one_idea() -> None:
     assert not {name: where for name, where in places.items() if len(where) > 1}
 
 
-@pytest.mark.parametrize("name", BENCHES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[needs_parts] if name in OF_PARTS else []) for name in BENCHES]
+)
 def test_every_bench_can_be_started(name: str) -> None:
     assert callable(importlib.import_module(f"tests.bench.{name}").main)

@@ -18,6 +18,7 @@ import pytest
 from npc.cli import GROUPS, MOVED, entry_points, main
 from npc.rare_options import RareOption, show_all
 from tests.lab.in_process import npc
+from tests.lab.parts import needs_parts
 from tests.paths import ROOT
 
 BIN = Path(sys.executable).parent
@@ -149,7 +150,7 @@ def test_help_all_shows_the_rare_options() -> None:
     [
         ("fit", "model fit"), ("nightly", "night run"), ("cron install", "night cron"),
         ("score RUN --json", "advise --score"), ("environment --in-job", "doctor --environment"),
-        ("c++ -c a.cpp", "program c++"), ("collect runs", "records collect"),
+        pytest.param("c++ -c a.cpp", "program c++", marks=needs_parts), ("collect runs", "records collect"),
     ],
 )  # fmt: skip
 def test_an_old_name_is_answered_with_the_new_one(words: str, now: str) -> None:
@@ -172,6 +173,7 @@ LAST_WORDS = [name.split()[-1] for name in NAMES if " " in name] + sorted(MOVED)
 OLD = re.compile(rf"(?<![-\w./])npc\s+({'|'.join(map(re.escape, LAST_WORDS))})(?![\w.-])")
 
 
+@needs_parts
 def test_every_command_that_is_named_exists() -> None:
     """In documentation, messages, scripts and specifications."""
     known = {context.command_path for context in every_command(main, "npc")}

@@ -71,7 +71,12 @@ def test_no_file_is_written_by_a_name_that_may_be_a_link(room: str) -> None:
         for path in sorted((ROOT / room).rglob("*.py"))
     }
     found = {path: calls for path, calls in found.items() if calls}
-    assert found == {path: calls for path, calls in MAY.items() if path.startswith(f"{room}/")}, (
+    may = {
+        path: calls
+        for path, calls in MAY.items()
+        if path.startswith(f"{room}/") and (ROOT / path).parent.exists()  # a folder can be taken away
+    }
+    assert found == may, (
         "write by npc.files (write_whole, append_lines, copy, open with no_link) or npc.own_folder"
     )
 

@@ -16,17 +16,37 @@ _COUNTS: Final = b"libnpc-memory-count.so"
 _INTERVAL_S: Final = 0.1
 #: Of sampling without a limit, as parts of the run time: the most that the library takes for one.
 _NO_LIMIT: Final = 10.0
+#: What to do with a program that does not count by itself.
+_THREE_WAYS: Final = """{program} was not built by npc program cc, c++ or fc. Choose one of three ways:
+
+  build it again, CC="npc program cc"
+      counts every access of its own code; an access takes 5 to 7 ns more
+      (--memory=count for a script that starts a program so built)
+  --memory=valgrind
+      counts every access of the program as it is, libraries included, about half
+      a million accesses a second; does not tell threads apart
+  --memory=sample
+      EXPERIMENTAL: takes the access to pages away from the program as it is, and
+      catches SIGSEGV, SIGSYS and system calls; it may disturb or end a program
+      that handles these itself; it sees first accesses alone: a hint, no proof
+
+docs/memory.md says more of each."""
 
 
 def memory_settings(
     mode: str, program: str, interval: float | None, budget: float | None
 ) -> Mapping[str, Any]:
-    """mode: ``count``, ``sample``, ``valgrind``; ``auto``: what the program was built for. interval: s;
-    budget: of the run time, None without a limit. Raises `npc.observe.built.NoLibrary`, and ValueError for
-    what does not go together."""
+    """mode: ``count``, ``sample``, ``valgrind``; ``auto``: count, if the program was built for it. interval:
+    s; budget: of the run time, None without a limit.
+
+    Raises `npc.observe.built.NoLibrary`, and ValueError for what does not go together, ``auto`` and a program
+    that was not built to count among it: none of the other ways is chosen by itself.
+    """
     counts = is_counting(program)
+    if mode == "auto" and not counts:
+        raise ValueError(_THREE_WAYS.format(program=program))
     if mode == "auto":
-        mode = "count" if counts else "sample"
+        mode = "count"
     if mode != "sample" and interval is not None:
         raise ValueError("--interval goes with --memory=sample: counting sees every access")
     if mode == "sample" and counts:

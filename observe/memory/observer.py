@@ -37,9 +37,9 @@ class MemoryObserver(RunObserver):
             flag_value="auto",
             metavar="[count|sample|valgrind]",
             type=click.Choice(["auto", "count", "sample", "valgrind"]),
-            help="Look where its memory goes: count every access of a program that npc program cc has "
-            "built, else sample; valgrind counts those of any program, of small runs. Nothing else is "
-            "measured in such a run.",
+            help="Look where its memory goes: count every access of a program that npc program cc has built. "
+            "Of any program: valgrind counts accesses in small runs, sample (experimental) sees some by page "
+            "faults. Nothing else is measured in such a run.",
         ),
         RareOption(
             ["--interval"],

@@ -147,6 +147,16 @@ def test_a_program_that_was_not_built_for_it_says_so(tmp_path: Path) -> None:
     assert "nothing looks wrong" not in said
 
 
+def test_of_a_program_that_does_not_count_the_three_ways_are_said_and_none_is_taken(tmp_path: Path) -> None:
+    folder = tmp_path / "observed"
+    printed = npc("observe", "--memory", "--output", folder, "--", "/bin/true", code=2)
+    assert "/bin/true was not built by npc program cc" in printed
+    ways = [printed.index(way) for way in ('CC="npc program cc"', "--memory=valgrind", "--memory=sample")]
+    risks = [printed.index(risk) for risk in ("5 to 7 ns", "half\n", "EXPERIMENTAL")]
+    assert [way < risk for way, risk in zip(ways, risks, strict=True)] == 3 * [True]
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from npc.observe.memory.table import PAGE, SAMPLING, SLOT_NS, Entries, RankTable
+from npc.observe.memory.table import LAYOUT, PAGE, SAMPLING, SLOT_NS, Entries, RankTable
 
 #: Parts of the run that a mask of times has.
-SLOTS: Final = 64
+SLOTS: Final = LAYOUT.numbers["NPC_SLOTS"]
 #: A sampled page is seen once an interval: in fewer intervals a second thread that shares it is missed.
 _INTERVALS_A_SLOT: Final = 4
 

@@ -15,7 +15,6 @@ import os
 import resource
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from typing import Any, Final
 
 from npc.machine.load import cgroup_memory_bytes
 from npc.machine.processes import RANK, die_with_parent, local_ranks, read, told
+from npc.observe.c_header import read_header
 from npc.observe.memory.records import MEMORY
 from npc.observe.options import Companion
 from npc.observe.own_session import keep_only_descriptors
@@ -38,15 +38,11 @@ VALGRIND: Final = ("valgrind", "--tool=lackey")
 _LEAST_BYTES: Final = 64 << 20
 #: Settings that go to the library as ``NPC_MEMORY_NAME``.
 _PASSED_ON: Final = ("interval", "budget")
-#: `npc_table`: magic, began; then tick and slot, which are written here.
-_MAGIC: Final = b"NPCMEM\n\0"
-_BEGAN: Final = struct.Struct("<Q")
-_BEGAN_AT: Final = 24
-_TICK: Final = struct.Struct("<QQ")
-_TICK_AT: Final = 72
-#: NPC_SLOT_NS, and slots of a mask.
-_SLOT_NS: Final = 1 << 20
-_SLOTS: Final = 64
+_LAYOUT: Final = read_header(Path(__file__).with_name("library") / "table.h")
+_HEADER: Final = _LAYOUT.structures["npc_table"]
+_MAGIC: Final = _LAYOUT.texts["NPC_MEMORY_MAGIC"] + b"\0"
+_SLOT_NS: Final = _LAYOUT.numbers["NPC_SLOT_NS"]
+_SLOTS: Final = _LAYOUT.numbers["NPC_SLOTS"]
 #: Between two ticks: a thousandth of the time so far, and that within these, s.
 _FASTEST_S: Final = 0.001
 _SLOWEST_S: Final = 0.01
@@ -203,10 +199,10 @@ def _tick(table: int, process: int) -> None:
     page = mmap.mmap(table, mmap.PAGESIZE)
     started = looked = time.monotonic_ns()
     while True:
-        (began,), now = _BEGAN.unpack_from(page, _BEGAN_AT), time.monotonic_ns()
+        began, now = _HEADER.read(page)["began"], time.monotonic_ns()
         past = now - began if began else 0
         scale = (past // _SLOT_NS // _SLOTS).bit_length()
-        _TICK.pack_into(page, _TICK_AT, past, scale * _SLOTS + (past // _SLOT_NS >> scale))
+        _HEADER.write(page, tick=past, slot=scale * _SLOTS + (past // _SLOT_NS >> scale))
         if now - looked > 1e9:
             looked = now
             if read(process) is None:

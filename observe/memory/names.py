@@ -20,9 +20,9 @@ import numpy as np
 from npc.files import read_text
 from npc.observe.elf import VARIABLE, ElfFile, SourceLine, Symbol, demangled
 from npc.observe.memory.records import StructureKind
-from npc.observe.memory.table import Entries, RankTable
+from npc.observe.memory.table import LAYOUT, Entries, RankTable
 
-PAGE_BYTES: Final = 4096
+PAGE_BYTES: Final = LAYOUT.numbers["NPC_PAGE_BYTES"]
 EXTENT: Final = np.dtype([("begin", "<u8"), ("end", "<u8"), ("structure", "<i8"), ("kind", "<i8")])
 _HEAP, _MAPPED, _STACK = 1, 2, 3
 #: Of several that claim the same words the first: what was made inside of something that was mapped is meant.

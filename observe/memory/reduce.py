@@ -24,7 +24,7 @@ from npc.observe.memory.accesses import Integers, accesses_of
 from npc.observe.memory.owners import ThreadPieces, pieces_of, starts_of
 from npc.observe.memory.placement import cpu_of_threads, node_of_cpus, numa_uses
 from npc.observe.memory.records import Density, MemoryMode, RankMemory, Structure
-from npc.observe.memory.table import SAMPLING, Entries, RankTable, read_table
+from npc.observe.memory.table import LAYOUT, SAMPLING, Entries, RankTable, read_table
 from npc.terminal import guard
 
 #: Structures with a smaller part of the accesses are not told apart (Tabarnac: 0.01 %, Beniamine 2016,
@@ -35,15 +35,19 @@ _MOST_PICTURES: Final = 12
 _BINS: Final = 128
 _ROWS: Final = 64
 _OTHERS: Final = "all others"
-#: Bits of `npc_obstacle` in library/table.h.
-_OBSTACLES: Final = (
-    "nothing was seen: no Syscall User Dispatch (Linux 5.11 on x86-64 and later)",
-    "the program runs on stacks of its own making, whose accesses were seen in part",
-    "threads that were made past pthread_create were not seen",
-    "io_uring or aio: what the kernel reads and writes without a call was not seen",
-    "a thread slept in a system call whose reach is not known: pages were open meanwhile",
-    "a thread was long in a call, or had SIGSEGV or SIGSYS blocked: pages were open meanwhile",
-)
+#: What a bit of the header's `obstacles` (npc_obstacle) means.
+_OBSTACLES: Final = {
+    "NPC_NO_CATCHING": "nothing was seen: no Syscall User Dispatch (Linux 5.11 on x86-64 and later)",
+    "NPC_MANY_STACKS": "the program runs on stacks of its own making, whose accesses were seen in part",
+    "NPC_OTHER_THREADS": "threads that were made past pthread_create were not seen",
+    "NPC_KERNEL_RINGS": "io_uring or aio: what the kernel reads and writes without a call was not seen",
+    "NPC_UNKNOWN_CALLS": (
+        "a thread slept in a system call whose reach is not known: pages were open meanwhile"
+    ),
+    "NPC_UNSETTLED": (
+        "a thread was long in a call, or had SIGSEGV or SIGSYS blocked: pages were open meanwhile"
+    ),
+}
 
 
 class RankFile(msgspec.Struct, kw_only=True):
@@ -149,7 +153,7 @@ def _notes(table: RankTable, about: Mapping[str, object]) -> tuple[str, ...]:
     if lost := int(table.header["lost"]):
         notes.append(f"{lost} accesses or allocations had no room in the table and are missing")
     obstacles = int(table.header["obstacles"])
-    notes += [text for bit, text in enumerate(_OBSTACLES) if obstacles >> bit & 1]
+    notes += [text for bit, text in _OBSTACLES.items() if obstacles & LAYOUT.numbers[bit]]
     if small := int(table.header["small"]):
         notes.append(f"{small} allocations below a page were not kept apart: their accesses are the heap's")
     if others := int(table.header["others"]):

@@ -19,9 +19,9 @@ from npc.observe.memory.accesses import SLOTS, Accesses, Flags, Integers
 from npc.observe.memory.names import PAGE_BYTES, NamedStructure
 from npc.observe.memory.owners import ThreadPieces, starts_of
 from npc.observe.memory.records import SHARINGS, SharedLine, Sharing, SharingInterval
-from npc.observe.memory.table import Entries
+from npc.observe.memory.table import LAYOUT, Entries
 
-LINE_BYTES: Final = 64
+LINE_BYTES: Final = LAYOUT.numbers["NPC_LINE_BYTES"]
 _WORD: Final = 8
 PRIVATE, READ_SHARED, WRITE_SHARED, FALSE_SHARED = range(4)
 #: A thread takes part in the contention for a line if it has this part of the accesses of the one with most:

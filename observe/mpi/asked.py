@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
-#: Sizes of library/variables.h: characters of the names, with the comma between them, and how many.
-ASKED: Final = 512
-PATTERNS: Final = 64
+from npc.observe.c_header import read_header
+
+LAYOUT: Final = read_header(Path(__file__).with_name("library") / "variables.h")
+#: Of the names together, with the commas between them and a zero byte at the end.
+_NAMES_BYTES: Final = LAYOUT.numbers["NPC_CHOICE_BYTES"]
+_NAMES: Final = LAYOUT.numbers["NPC_CHOICES"]
 
 
 def settings(mpit: str | None, sde: str | None, snapshots_s: float | None) -> dict[str, str]:
@@ -16,17 +20,17 @@ def settings(mpit: str | None, sde: str | None, snapshots_s: float | None) -> di
 
     Raises ValueError for more than it has room for.
     """
-    found = {}
+    variables = {}
     for option, names in (("MPIT", mpit), ("SDE", sde)):
         if names:
-            if len(names.encode()) >= ASKED or names.count(",") >= PATTERNS:
+            if len(names.encode()) >= _NAMES_BYTES or names.count(",") >= _NAMES:
                 raise ValueError(
-                    f"--{option.lower()}: {PATTERNS} names of {ASKED - 1} characters in all at most"
+                    f"--{option.lower()}: {_NAMES} names of {_NAMES_BYTES - 1} characters in all at most"
                 )
-            found[f"NPC_{option}"] = names
-    if snapshots_s is not None or found:
-        found["NPC_SNAPSHOTS"] = str(1.0 if snapshots_s is None else snapshots_s)
+            variables[f"NPC_{option}"] = names
+    if snapshots_s is not None or variables:
+        variables["NPC_SNAPSHOTS"] = str(1.0 if snapshots_s is None else snapshots_s)
     if mpit:
         # Open MPI's SPC count nothing before they are attached (ompi_info --param mpi all --level 4)
-        found["OMPI_MCA_mpi_spc_attach"] = "all"
-    return found
+        variables["OMPI_MCA_mpi_spc_attach"] = "all"
+    return variables

@@ -1,24 +1,25 @@
 """The file that the profiling library counts in: its place while a rank runs, and what is kept of it.
 
 It is memory without a name, which `npc.observe.rank` holds and the library maps: whatever ends the rank, the
-numbers are there, and nothing is left behind. The layout is library/file.h's. Only the standard library,
-since `npc.observe.rank` has no other.
+numbers are there, and nothing is left behind. Its structures are those of library/file.h. Only the standard
+library, since `npc.observe.rank` has no other.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from npc import own_folder
+from npc.observe.c_header import read_header
 
-MAGIC: Final = b"NPCMPI\n\0"
-VERSION: Final = 2
-#: `npc_header` before its table of sections, and a section of it.
-HEADER: Final = struct.Struct("<8s4I10iIi2HIqqqqqQQ64s256s256s")
-SECTION: Final = struct.Struct("<4I3Q")
+LAYOUT: Final = read_header(Path(__file__).with_name("library") / "file.h")
+MAGIC: Final = LAYOUT.texts["NPC_MAGIC"] + b"\0"
+HEADER: Final = LAYOUT.structures["npc_header"]
+SECTION: Final = LAYOUT.structures["npc_section"]
+#: Of the table of sections, bytes from the file's begin.
+TABLE_OFFSET: Final = HEADER.field("section").offset
 #: Why there is no profile of a program that had the library before it.
 _UNSEEN: Final = (
     "the program has called no MPI that the profiling library could see (does a script unset LD_PRELOAD, "
@@ -26,18 +27,6 @@ _UNSEEN: Final = (
 )
 #: The program's environment names the file by this.
 PROFILE: Final = "NPC_MPI_PROFILE"
-
-
-class TableSection(NamedTuple):
-    """kind: `npc_kind`; thread: whose, by number; used: entries; mask: bits that no kept stamp's hash has."""
-
-    kind: int
-    thread: int
-    entry_bytes: int
-    capacity: int
-    offset: int
-    used: int
-    mask: int
 
 
 class ProfileFile:
@@ -92,16 +81,16 @@ def _make() -> int:
 
 def keep(descriptor: int, target: Path) -> bool:
     """Copy what is used of the file to `target`, whole or not at all; False if nothing was counted in it."""
-    header = os.pread(descriptor, HEADER.size, 0)
-    if len(header) < HEADER.size or not header.startswith(MAGIC):
+    header = os.pread(descriptor, TABLE_OFFSET, 0)
+    if len(header) < TABLE_OFFSET or not header.startswith(MAGIC):
         return False
-    sections = HEADER.unpack(header)[4]
-    table = bytearray(os.pread(descriptor, HEADER.size + sections * SECTION.size, 0))
-    offset, parts = len(table), []
-    for place in range(HEADER.size, HEADER.size + sections * SECTION.size, SECTION.size):
-        section = TableSection(*SECTION.unpack_from(table, place))
-        parts.append(os.pread(descriptor, section.used * section.entry_bytes, section.offset))
-        SECTION.pack_into(table, place, *section._replace(offset=offset, capacity=section.used))
-        offset += len(parts[-1])
-    own_folder.save(target, [bytes(table), *parts])
+    table_end = TABLE_OFFSET + HEADER.read(header)["sections"] * SECTION.size
+    begin = bytearray(os.pread(descriptor, table_end, 0))
+    offset, entries = table_end, []
+    for place in range(TABLE_OFFSET, table_end, SECTION.size):
+        section = SECTION.read(begin, place)
+        entries.append(os.pread(descriptor, section["used"] * section["entry_bytes"], section["offset"]))
+        SECTION.write(begin, place, offset=offset, capacity=section["used"])
+        offset += len(entries[-1])
+    own_folder.save(target, [bytes(begin), *entries])
     return True

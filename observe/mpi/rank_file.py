@@ -1,4 +1,7 @@
-"""A rank's file, as the profiling library and `npc.observe.mpi.place` leave it (layout: library/file.h)."""
+"""A rank's file, as the profiling library and `npc.observe.mpi.place` leave it.
+
+Its structures and the numbers in them are those of library/file.h, and have the names that they have there.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,14 @@ import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from npc.files import LARGEST_TABLE, read_bytes
 from npc.machine.sysfs import format_cpus
-from npc.observe.mpi.place import HEADER, MAGIC, SECTION, VERSION, TableSection
+from npc.observe.c_header import dtype
+from npc.observe.mpi.place import HEADER, LAYOUT, MAGIC, SECTION, TABLE_OFFSET
 from npc.observe.mpi.profile import (
     WHOLE,
     Arrival,
@@ -24,52 +30,65 @@ from npc.observe.mpi.profile import (
     RankProfile,
 )  # fmt: skip
 from npc.observe.mpi.records import PROFILE
-from npc.observe.mpi.variables import read_counters
+from npc.observe.mpi.variables import RankCounters, read_counters
 from npc.observe.rank_files import WatchedRank
 from npc.records.units import plural
 
-#: Names of the header's fields.
-_HEADER: Final = (
-    "magic", "version", "header_bytes", "state", "sections", "pid", "rank", "ranks", "thread_level", "single",
-    "funneled", "serialized", "multiple", "threads", "openmp_threads", "notes", "counters_errno", "region",
-    "paused", "reserved", "began", "ended", "region_since", "paused_ns", "cpu_ns", "instructions", "cycles",
-    "host", "library", "reason",
-)  # fmt: skip
-_NAMES, _REGIONS, _COMMS, _PLACES, _CLOCK, _ARRIVALS, _SENT, _RECEIVED, _COUNTS, _PEERS = range(1, 11)
-_VARIABLES, _SNAPSHOTS = 11, 12
-_ENTRY: Final[Mapping[int, struct.Struct]] = {
-    _NAMES: struct.Struct("<48s"),
-    _REGIONS: struct.Struct("<q56s"),
-    _COMMS: struct.Struct("<Qi4x64s"),
-    _PLACES: struct.Struct("<qqI4x"),
-    _CLOCK: struct.Struct("<qqq"),
-    _ARRIVALS: struct.Struct("<3H2xi4xQqq"),
-    _SENT: struct.Struct("<3H2xii8xQqqqQ"),
-    _RECEIVED: struct.Struct("<3H2xii8xQqqqQ"),
-    _COUNTS: struct.Struct("<4H3Q"),
-    _PEERS: struct.Struct("<iIQQ"),
+_NUMBERS: Final = LAYOUT.numbers
+#: What the entries of a section are, by its kind.
+_ENTRIES: Final = {
+    _NUMBERS[kind]: dtype(LAYOUT.structures[structure])
+    for kind, structure in {
+        "NPC_NAMES": "npc_call_name",
+        "NPC_REGIONS": "npc_region_entry",
+        "NPC_COMMS": "npc_comm_entry",
+        "NPC_PLACE": "npc_thread_place",
+        "NPC_CLOCK": "npc_clock_reading",
+        "NPC_ARRIVALS": "npc_arrival",
+        "NPC_SENT": "npc_message",
+        "NPC_RECEIVED": "npc_message",
+        "NPC_COUNTS": "npc_calls",
+        "NPC_PEERS": "npc_peer",
+    }.items()
 }
-_LOADED, _COUNTING, _FINALIZED = range(3)
-_LEVELS: Final = ("single", "funneled", "serialized", "multiple")
-_KINDS: Final = ("user", "put", "get")
+#: MPI's levels of threads, in the order of the header's `levels`.
+_THREAD_LEVELS: Final = ("single", "funneled", "serialized", "multiple")
+#: Fields of a message's stamp that are read.
+_STAMP: Final = ("on", "call", "tag", "peer", "sequence", "entered", "left", "posted", "bytes")
+_PEER_KINDS: Final = {
+    _NUMBERS["NPC_USER"]: "user", _NUMBERS["NPC_PUT"]: "put", _NUMBERS["NPC_GET"]: "get",
+}  # fmt: skip
 #: Of what a time service tells the kernel, no less is believed: some say 0 (systemd-timesyncd).
 _TIME_SERVICE_S: Final = 0.01
-#: The last number of communicators stands for all that came when there was no room (communicators.c).
-_OTHERS: Final = 1023
-#: Bits of `npc_note`.
+#: What a bit of the header's `notes` (npc_note) means.
 _NOTES: Final = {
-    1: "calls of too many kinds: some were counted by name only",
-    2: "too many communicators: some were counted as one",
-    4: "too many regions: some were counted as the one around them",
-    8: "messages between too many partners and tags: some have no moments",
-    16: "too many requests under way: bytes received are a lower bound",
-    32: "too many partners: messages to some are missing in the matrix",
-    64: "more than 64 threads called MPI: the last ones were counted together",
-    128: "messages to processes outside MPI_COMM_WORLD are in no matrix",
-    256: "MPI_Init went past the profiling library, which counts from the first call on that it saw",
-    512: "a second MPI program in this rank was not counted",
-    1024: "no memory for the counters of some threads: their calls are missing",
+    "NPC_FULL_CALLS": "calls of too many kinds: some were counted by name only",
+    "NPC_FULL_COMMS": "too many communicators: some were counted as one",
+    "NPC_FULL_REGIONS": "too many regions: some were counted as the one around them",
+    "NPC_FULL_SEQUENCES": "messages between too many partners and tags: some have no moments",
+    "NPC_FULL_REQUESTS": "too many requests under way: bytes received are a lower bound",
+    "NPC_FULL_PEERS": "too many partners: messages to some are missing in the matrix",
+    "NPC_MANY_THREADS": "more than 64 threads called MPI: the last ones were counted together",
+    "NPC_OTHER_WORLD": "messages to processes outside MPI_COMM_WORLD are in no matrix",
+    "NPC_LATE": "MPI_Init went past the profiling library, which counts from the first call on that it saw",
+    "NPC_SECOND": "a second MPI program in this rank was not counted",
+    "NPC_NO_MEMORY": "no memory for the counters of some threads: their calls are missing",
 }
+
+
+class FileSection(NamedTuple):
+    """A section of the file: `npc_section`, as far as it is read."""
+
+    #: `npc_kind`.
+    kind: int
+    #: Whose, by number.
+    thread: int
+    #: Of one entry.
+    entry_bytes: int
+    #: Of its first entry, bytes from the file's begin.
+    offset: int
+    #: Entries.
+    used: int
 
 
 class NoProfile(ValueError):
@@ -102,11 +121,11 @@ def _named(ranks: Collection[int]) -> str:
 def read_rank_file(path: Path) -> RankProfile:
     """The profile of a rank. Raises `NoProfile`, and OSError as the file system does."""
     content = read_bytes(path, LARGEST_TABLE)
-    if len(content) < HEADER.size or not content.startswith(MAGIC):
+    if len(content) < TABLE_OFFSET or not content.startswith(MAGIC):
         raise NoProfile(f"{path}: not a file of the profiling library")
-    head = dict(zip(_HEADER, HEADER.unpack_from(content), strict=True))
-    if head["version"] != VERSION:
-        raise NoProfile(f"{path}: its version is {head['version']}, not {VERSION}")
+    head = HEADER.read(content)
+    if head["version"] != _NUMBERS["NPC_VERSION"]:
+        raise NoProfile(f"{path}: its version is {head['version']}, not {_NUMBERS['NPC_VERSION']}")
     try:
         return _profile(content, head)
     except NoProfile:
@@ -118,31 +137,42 @@ def read_rank_file(path: Path) -> RankProfile:
 def _profile(content: bytes, head: Mapping[str, Any]) -> RankProfile:
     if reason := _text(head["reason"]):
         raise NoProfile(reason)
-    if head["state"] == _LOADED:
+    if head["state"] == _NUMBERS["NPC_LOADED"]:
         raise NoProfile("the program ended before MPI_Init did")
-    table = [
-        TableSection(*SECTION.unpack_from(content, HEADER.size + number * SECTION.size))
-        for number in range(head["sections"])
+    table = list(_sections(content, head["sections"]))
+
+    def entries(kind: str, *fields: str) -> list[tuple[Any, ...]]:
+        """These fields of all entries of sections of a kind."""
+        number = _NUMBERS[kind]
+        return [
+            values
+            for section in table
+            if section.kind == number
+            for values in _entries(content, section, fields)
+        ]
+
+    names = [_text(name) for (name,) in entries("NPC_NAMES", "text")]
+    region_times = entries("NPC_REGIONS", "name", "nanoseconds")
+    regions = {number: _text(name) for number, (name, _) in enumerate(region_times)} or {0: WHOLE}
+    communicators = [
+        Communicator(f"{key:016x}", _text(name), size)
+        for key, name, size in entries("NPC_COMMS", "key", "name", "size")
     ]
-
-    def entries(kind: int) -> list[tuple[Any, ...]]:
-        return [entry for section in table if section.kind == kind for entry in _read(content, section)]
-
-    names = [_text(name) for (name,) in entries(_NAMES)]
-    regions = {number: _text(name) for number, (_, name) in enumerate(entries(_REGIONS))} or {0: WHOLE}
-    communicators = [Communicator(f"{key:016x}", _text(name), size) for key, size, name in entries(_COMMS)]
-    keys = {0: "", _OTHERS: "others"} | {number: each.key for number, each in enumerate(communicators, 1)}
-    places = entries(_PLACES)
+    keys = {0: "", _NUMBERS["NPC_OTHERS"]: "others"}
+    keys |= {number: communicator.key for number, communicator in enumerate(communicators, 1)}
+    places = entries("NPC_PLACE", "entered", "left", "call")
     ended = _ended(head, places)
-    counted: defaultdict[tuple[str, str, str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+    totals: defaultdict[tuple[str, str, str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
     by_thread: defaultdict[int, int] = defaultdict(int)
     for section in table:
-        if section.kind != _COUNTS:
+        if section.kind != _NUMBERS["NPC_COUNTS"]:
             continue
-        for call, region, on, size_class, calls, nanoseconds, size in _read(content, section):
-            so_far = counted[regions[region], names[call], keys[on], size_class]
+        fields = ("key", "calls", "nanoseconds", "bytes")
+        for key, calls, nanoseconds, size in _entries(content, section, fields):
+            call, region, on, size_class = (key >> shift & 0xFFFF for shift in (0, 16, 32, 48))
+            total = totals[regions[region], names[call], keys[on], size_class]
             for place, more in enumerate((calls, nanoseconds, size)):
-                so_far[place] += more
+                total[place] += more
             by_thread[section.thread] += nanoseconds
     counters = _counters(content, table)
     return RankProfile(
@@ -150,28 +180,30 @@ def _profile(content: bytes, head: Mapping[str, Any]) -> RankProfile:
         ranks=head["ranks"],
         host=_text(head["host"]),
         library=_text(head["library"]),
-        thread_level=dict(zip((head[level] for level in _LEVELS), _LEVELS, strict=True)).get(
+        thread_level=dict(zip(head["levels"], _THREAD_LEVELS, strict=True)).get(
             head["thread_level"], "unknown"
         ),
         threads=head["threads"],
         began=head["began"] * 1e-9,
         ended=ended * 1e-9,
-        finalized=head["state"] == _FINALIZED,
-        calls=[Calls(*key, calls, ns * 1e-9, size) for key, (calls, ns, size) in counted.items()],
-        peers=_peers(entries(_PEERS)),
+        finalized=head["state"] == _NUMBERS["NPC_FINALIZED"],
+        calls=[Calls(*key, calls, ns * 1e-9, size) for key, (calls, ns, size) in totals.items()],
+        peers=_peers(entries("NPC_PEERS", "rank", "kind", "bytes", "messages")),
         communicators=communicators,
         arrivals=[
             Arrival(keys[on], sequence, names[call], entered * 1e-9, left * 1e-9, root if root >= 0 else None)
-            for on, call, _, root, sequence, entered, left in entries(_ARRIVALS)
+            for on, call, root, sequence, entered, left in entries(
+                "NPC_ARRIVALS", "on", "call", "root", "sequence", "entered", "left"
+            )
         ],
-        sent=list(_messages(entries(_SENT), keys, names, posted=False)),
-        received=list(_messages(entries(_RECEIVED), keys, names, posted=True)),
+        sent=list(_messages(entries("NPC_SENT", *_STAMP), keys, names, posted=False)),
+        received=list(_messages(entries("NPC_RECEIVED", *_STAMP), keys, names, posted=True)),
         clock=[
             ClockReading(at * 1e-9, unix * 1e-9, max(error * 1e-9, _TIME_SERVICE_S))
-            for at, unix, error in entries(_CLOCK)
+            for at, unix, error in entries("NPC_CLOCK", "at", "unix_ns", "error")
             if error >= 0
         ],
-        regions=_regions(head, entries(_REGIONS), ended),
+        regions=_regions(head, region_times, ended),
         paused=_paused(head, ended),
         variables=counters.variables if counters else (),
         snapshots=counters.snapshots if counters else (),
@@ -188,14 +220,22 @@ def _text(field: bytes) -> str:
     return field.split(b"\0", 1)[0].decode(errors="replace")
 
 
-def _read(content: bytes, section: TableSection) -> Iterator[tuple[Any, ...]]:
-    entry = _ENTRY[section.kind]
-    if entry.size != section.entry_bytes:
-        raise struct.error(f"entries of {section.entry_bytes} bytes")
-    return entry.iter_unpack(_bytes(content, section))
+def _sections(content: bytes, number: int) -> Iterator[FileSection]:
+    for place in range(number):
+        fields = SECTION.read(content, TABLE_OFFSET + place * SECTION.size)
+        yield FileSection(**{name: fields[name] for name in FileSection._fields})
 
 
-def _bytes(content: bytes, section: TableSection) -> bytes:
+def _entries(content: bytes, section: FileSection, fields: Sequence[str]) -> list[tuple[Any, ...]]:
+    """These fields of a section's entries. Raises ValueError for entries of another size."""
+    kind = _ENTRIES[section.kind]
+    if kind.itemsize != section.entry_bytes:
+        raise ValueError(f"entries of {section.entry_bytes} bytes")
+    entries: list[tuple[Any, ...]] = np.frombuffer(_bytes(content, section), kind)[list(fields)].tolist()
+    return entries
+
+
+def _bytes(content: bytes, section: FileSection) -> bytes:
     return content[section.offset : section.offset + section.used * section.entry_bytes]
 
 
@@ -210,25 +250,26 @@ def _peers(entries: Sequence[tuple[Any, ...]]) -> list[Peer]:
     for rank, kind, size, messages in entries:
         total[rank, kind][0] += size
         total[rank, kind][1] += messages
-    return [Peer(rank, size, messages, _KINDS[kind]) for (rank, kind), (size, messages) in total.items()]
+    return [Peer(rank, size, messages, _PEER_KINDS[kind]) for (rank, kind), (size, messages) in total.items()]
 
 
 def _messages(
     entries: Sequence[tuple[Any, ...]], keys: Mapping[int, str], names: Sequence[str], *, posted: bool
 ) -> Iterator[Message]:
-    for on, call, _, tag, peer, sequence, entered, left, asked, size in entries:
+    """posted: whether it is known when they were asked for."""
+    for on, call, tag, peer, sequence, entered, left, posted_at, size in entries:
         yield Message(
             keys[on], tag, peer, sequence, names[call], entered * 1e-9, left * 1e-9, size,
-            asked * 1e-9 if posted else None,
+            posted_at * 1e-9 if posted else None,
         )  # fmt: skip
 
 
 def _regions(head: Mapping[str, Any], entries: Sequence[tuple[Any, ...]], ended: int) -> dict[str, float]:
     """Seconds by name; the one that a rank without MPI_Finalize was in lasted until its end."""
-    spent = [nanoseconds for nanoseconds, _ in entries]
+    spent = [nanoseconds for _, nanoseconds in entries]
     if not head["ended"] and not head["paused"]:
         spent[head["region"]] += max(0, ended - head["region_since"])
-    return {_text(name): total * 1e-9 for (_, name), total in zip(entries, spent, strict=True)}
+    return {_text(name): total * 1e-9 for (name, _), total in zip(entries, spent, strict=True)}
 
 
 def _paused(head: Mapping[str, Any], ended: int) -> float:
@@ -240,18 +281,18 @@ def _counted(head: Mapping[str, Any], name: str) -> int | None:
     return head[name] if not head["counters_errno"] and head["ended"] else None
 
 
-def _counters(content: bytes, table: Sequence[TableSection]) -> Any:
-    found = {section.kind: _bytes(content, section) for section in table}
-    if not found.get(_VARIABLES):
-        return None
-    return read_counters(found[_VARIABLES], found.get(_SNAPSHOTS, b""))
+def _counters(content: bytes, table: Sequence[FileSection]) -> RankCounters | None:
+    """None where nothing was asked for."""
+    sections = {section.kind: _bytes(content, section) for section in table}
+    variables = sections.get(_NUMBERS["NPC_VARIABLES"])
+    return read_counters(variables, sections.get(_NUMBERS["NPC_SNAPSHOTS"], b"")) if variables else None
 
 
 def _notes(
     head: Mapping[str, Any], ended: int, places: Sequence[tuple[Any, ...]], names: Sequence[str]
 ) -> Iterator[str]:
     for bit, note in _NOTES.items():
-        if head["notes"] & bit:
+        if head["notes"] & _NUMBERS[bit]:
             yield note
     if head["counters_errno"]:
         number = head["counters_errno"]

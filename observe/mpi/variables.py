@@ -1,4 +1,5 @@
-"""The counters of the library over time, as ``library/variables.c`` leaves them in a rank's file.
+"""The counters of the library over time, as ``library/variables.c`` leaves them in a rank's file
+(library/variables.h has the structures).
 
 Performance variables of the running MPI (MPI_T, MPI 4.0 chapter 15.3), software-defined events of the program
 and its libraries (PAPI's libsde), and the profile's own totals (``npc::calls``, …) at each moment.
@@ -11,44 +12,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from npc.observe.mpi.asked import ASKED
+from npc.observe.c_header import dtype
+from npc.observe.mpi.asked import LAYOUT
 from npc.observe.mpi.profile import Snapshot, Variable
 
-#: Sizes of library/variables.h.
-COLUMNS: Final = 512
-ROWS: Final = 256
-
-_TABLE: Final = np.dtype(
-    [
-        ("rows", "<u4"),
-        ("moving", "<u4"),
-        ("period", "<f8"),
-        ("no_mpi_t", "<u4"),
-        ("offered", "<u4"),
-        ("off", "<u4"),
-        ("unused", "<u4"),
-        ("objects", "<u4"),
-        ("others", "<u4"),
-        ("no_room", "<u4"),
-        ("no_sde", "<u4"),
-        ("untyped", "<u4"),
-        ("reserved", "<u4"),
-        ("mpit", f"S{ASKED}"),
-        ("mpit_matched", "<u8"),
-        ("sde", f"S{ASKED}"),
-        ("sde_matched", "<u8"),
-        ("at", "<i8", (ROWS,)),
-    ]
-)
-_COLUMN: Final = np.dtype(
-    [
-        ("name", "S128"),
-        ("kind", "S16"),
-        ("unit", "S16"),
-        ("about", "S224"),
-        ("values", "<f8", (ROWS,)),
-    ]
-)
+COLUMNS: Final = LAYOUT.numbers["NPC_COLUMNS"]
+ROWS: Final = LAYOUT.numbers["NPC_ROWS"]
+_TABLE: Final = dtype(LAYOUT.structures["npc_table"])
+_COLUMN: Final = dtype(LAYOUT.structures["npc_column"])
 _NOT_READ: Final = {
     "off": "are switched off (of Open MPI's SPC, mpi_spc_attach names those that count)",
     "unused": "are of a network that is not in use",
@@ -107,19 +78,17 @@ def _notes(header: np.void) -> list[str]:
     notes = []
     if header["no_mpi_t"]:
         notes.append(f"MPI_T does not start (code {header['no_mpi_t']}): no performance variables")
-    elif header["mpit"]:
+    elif header["mpit"]["names"]:
         if header["offered"] == 0:
             notes.append("this MPI offers no performance variables (npc doctor)")
-        notes += _unmatched(
-            "--mpit", header["mpit"], header["mpit_matched"], "performance variable of this MPI"
-        )
+        notes += _unmatched("--mpit", header["mpit"], "performance variable of this MPI")
         for name, why in _NOT_READ.items():
             if header[name]:
                 notes.append(f"{header[name]} performance variables are not read: they {why}")
     if header["no_sde"]:
         notes.append("no software-defined events: no library of the program uses PAPI's libsde (docs/mpi.md)")
-    elif header["sde"]:
-        notes += _unmatched("--sde", header["sde"], header["sde_matched"], "software-defined event")
+    elif header["sde"]["names"]:
+        notes += _unmatched("--sde", header["sde"], "software-defined event")
     if header["untyped"]:
         notes.append(
             f"{header['untyped']} software-defined events are of an unknown type: of recorders only the "
@@ -130,7 +99,9 @@ def _notes(header: np.void) -> list[str]:
     return notes
 
 
-def _unmatched(option: str, asked: bytes, matched: int, what: str) -> list[str]:
-    names = _text(asked).split(",")
-    lost = [name for i, name in enumerate(names) if not int(matched) >> i & 1 and name != "all"]
+def _unmatched(option: str, choice: np.void, what: str) -> list[str]:
+    """choice: `npc_choice`."""
+    names = _text(choice["names"]).split(",")
+    matched = int(choice["matched"])
+    lost = [name for bit, name in enumerate(names) if not matched >> bit & 1 and name != "all"]
     return [f"{option} {', '.join(lost)}: there is no such {what}"] if lost else []

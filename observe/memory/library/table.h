@@ -3,7 +3,8 @@
  * Both libraries write it: count.c every access, sample.c the first accesses of an interval. Whatever ends the
  * process, what is in the file is whole: a chunk is taken by one atomic step of `used`, belongs to one thread, and
  * an entry counts once its first field is not zero. Header and chunks are whole NPC_CHUNK_BYTES; a piece that
- * begins with zeros was taken and never used. observe/memory/table.py has the same layout.
+ * begins with zeros was taken and never used. Python reads the file by this text (observe/c_header.py), so that a
+ * structure has numbers of fixed size and texts, and nothing else.
  *
  * All times are CLOCK_MONOTONIC in ns since `began`; addresses and pages are those of the process (page: address
  * divided by page_bytes). Threads are numbered from 0 in the order in which they were first seen. */
@@ -14,26 +15,30 @@
 
 #define NPC_MEMORY_MAGIC "NPCMEM\n"
 enum { NPC_MEMORY_VERSION = 1, NPC_LINE_BYTES = 64, NPC_PAGE_BYTES = 4096, NPC_LINES = 64, NPC_CALLERS = 6 };
-enum { NPC_CHUNK_BYTES = 4096, NPC_SMALL = 16384, NPC_OFTEN = 1021, NPC_SLOT_NS = 1 << 20 };
+enum { NPC_CHUNK_BYTES = 4096, NPC_SMALL = 16384, NPC_OFTEN = 1021 };
+/* Of npc_page: the shortest slot, and slots, bits of a mask. */
+enum { NPC_SLOT_NS = 1 << 20, NPC_SLOTS = 64 };
 
 enum npc_mode { NPC_COUNTING = 1, NPC_SAMPLING = 2 };
 
 struct npc_table {
-    char magic[8];
-    uint32_t version, mode;        /* npc_mode */
-    uint32_t page_bytes, threads;  /* threads: seen so far */
+    char magic[8];                 /* NPC_MEMORY_MAGIC */
+    uint32_t version;              /* NPC_MEMORY_VERSION */
+    uint32_t mode;                 /* npc_mode */
+    uint32_t page_bytes;           /* NPC_PAGE_BYTES */
+    uint32_t threads;              /* seen so far */
     uint64_t began;                /* CLOCK_MONOTONIC, ns */
     uint64_t ended;                /* since `began`; 0: the process did not come to its end */
     uint64_t used;                 /* bytes of the file in use, with this header */
     uint64_t lost;                 /* accesses or allocations that there was no room for */
     uint64_t inside;               /* ns that the library itself took, as far as it knows; 0: unknown */
     uint64_t process;              /* whose table it is; 0: nobody's yet */
-    /* A coarse clock, by observe/memory/companion.py: ns, and the present slot of npc_page (scale · 64 + bit). */
-    uint64_t tick, slot;
+    uint64_t tick;                 /* a coarse clock, by observe/memory/companion.py: ns since `began` */
+    uint64_t slot;                 /* by the same: the present slot of npc_page, scale · NPC_SLOTS + bit */
     uint64_t small;                /* allocations below a page that were not kept, NPC_SMALL were */
     uint64_t others;               /* processes that found the table taken */
     uint64_t obstacles;            /* npc_obstacle, a bit each */
-    uint64_t library_low, library_high;  /* within Valgrind: whose instructions are not the program's */
+    uint64_t library_low, library_high;  /* within Valgrind: addresses whose instructions are not the program's */
     uint64_t spare;
 };
 
@@ -58,7 +63,8 @@ enum npc_chunk_kind {
 };
 
 struct npc_chunk {
-    uint32_t kind, thread;
+    uint32_t kind;   /* npc_chunk_kind */
+    uint32_t thread; /* whose, by number */
     uint64_t bytes;  /* of the entries that follow, used or not; a multiple of 8 */
 };
 
@@ -66,55 +72,63 @@ struct npc_chunk {
  * line that it touches, and counts of lines stop at their largest value. A page has one entry of a thread. The slots are
  * parts of the run, NPC_SLOT_NS << slot_scale each, the first from `began`. */
 struct npc_page {
-    uint64_t page;                 /* 0: not used */
-    uint64_t reads, writes;
+    uint64_t page;                 /* its number; 0: not used */
+    uint64_t reads, writes;        /* accesses */
     uint64_t first, last;          /* ns of the first and (by the coarse clock, or 0) the last access */
     uint64_t read_words[8], written_words[8];  /* a bit for each 8 bytes */
     uint64_t often[8];             /* words that every NPC_OFTENth access of the thread met */
     uint64_t read_slots, written_slots;        /* a bit for each slot */
-    uint32_t slot_scale, spare;
-    uint32_t line_reads[NPC_LINES], line_writes[NPC_LINES];
+    uint32_t slot_scale;           /* a slot is NPC_SLOT_NS << slot_scale long */
+    uint32_t spare;
+    uint32_t line_reads[NPC_LINES], line_writes[NPC_LINES];  /* accesses, by cache line */
 };
 
 enum npc_object_kind { NPC_HEAP = 1, NPC_MAPPED = 2, NPC_STACK = 3 };
 
-/* An allocation. callers: return addresses from the inside out, 0 where there are no more. */
+/* An allocation. */
 struct npc_object {
     uint64_t address;              /* 0: not used */
-    uint64_t bytes;
+    uint64_t bytes;                /* that were asked for */
     uint64_t born, freed;          /* ns; freed 0: never */
-    uint32_t kind, thread;         /* npc_object_kind; by whom */
-    uint64_t callers[NPC_CALLERS];
+    uint32_t kind;                 /* npc_object_kind */
+    uint32_t thread;               /* by whom */
+    uint64_t callers[NPC_CALLERS]; /* return addresses from the inside out, 0 where there are no more */
 };
 
 struct npc_thread {
-    uint64_t tid;                  /* 0: not used */
+    uint64_t tid;                  /* Linux's number; 0: not used */
     uint64_t born, ended;          /* ns; ended 0: never */
-    uint64_t stack_low, stack_high;
+    uint64_t stack_low, stack_high;  /* addresses; 0: not known */
     uint64_t start;                /* address of what the thread runs; 0: main */
-    uint32_t number, cpu;          /* cpu: where it last met a page (counting), or began */
+    uint32_t number;               /* as in other structures */
+    uint32_t cpu;                  /* where it last met a page (counting), or began */
 };
 
 /* Sampling: the first access of a thread to a page in an interval, as far as it could be seen. */
 struct npc_touch {
     uint64_t address;              /* 0: not used; the byte, as the processor told it */
-    uint64_t ip;
-    uint64_t time;
-    uint32_t interval;
-    uint16_t thread, cpu;
-    uint32_t written, spare;       /* written: 1 where it was a write */
+    uint64_t ip;                   /* address of the instruction */
+    uint64_t time;                 /* ns */
+    uint32_t interval;             /* npc_interval's number */
+    uint16_t thread;               /* by number */
+    uint16_t cpu;                  /* on which it was */
+    uint32_t written;              /* 1: it was a write */
+    uint32_t spare;
 };
 
+/* Sampling: a time in which the pages were closed once. */
 struct npc_interval {
     uint64_t number;               /* from 1; 0: not used */
     uint64_t begin, end;           /* ns */
     uint64_t tracked, guarded;     /* pages there were, and of these whose accesses were to be seen */
 };
 
+/* Where a page lay. */
 struct npc_place {
-    uint64_t page;                 /* 0: not used */
-    int32_t node, spare;           /* −1: not in memory */
-    uint64_t time;
+    uint64_t page;                 /* its number; 0: not used */
+    int32_t node;                  /* the NUMA node; −1: not in memory */
+    int32_t spare;
+    uint64_t time;                 /* ns, at which the system was asked */
 };
 
 #endif

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUPS = 1024, OTHERS = GROUPS - 1, HANDLES = 8192 };
+enum { GROUPS = NPC_OTHERS + 1, HANDLES = 8192 };
 enum { COMMUNICATOR, WINDOW, FILE_ };
 
 int32_t npc_rank, npc_ranks;
@@ -119,7 +119,7 @@ static npc_index register_group(int kind, const char *name, MPI_Group group, boo
         hash = npc_mix(hash + other);
     }
     uint64_t ordinal = 0;
-    for (npc_index on = 1; on <= section->used && on < OTHERS; on++) {
+    for (npc_index on = 1; on <= section->used && on < NPC_OTHERS; on++) {
         if (groups[on].members != hash)
             continue;
         if (!groups[on].live) {
@@ -129,10 +129,10 @@ static npc_index register_group(int kind, const char *name, MPI_Group group, boo
         }
         ordinal++;
     }
-    if (section->used + 1 >= OTHERS) {
+    if (section->used + 1 >= NPC_OTHERS) {
         npc_note(NPC_FULL_COMMS);
         free(ranks);
-        return OTHERS;
+        return NPC_OTHERS;
     }
     npc_index on = (npc_index)++section->used;
     groups[on] = (npc_group){
@@ -150,7 +150,7 @@ static void name_communicator(MPI_Comm comm, npc_index on)
 {
     char name[MPI_MAX_OBJECT_NAME + 1] = "";
     int length = 0;
-    if (on == OTHERS || PMPI_Comm_get_name(comm, name, &length) != MPI_SUCCESS)
+    if (on == NPC_OTHERS || PMPI_Comm_get_name(comm, name, &length) != MPI_SUCCESS)
         return;
     if (strncmp(name, "MPI COMMUNICATOR ", 17) != 0 && strncmp(name, "MPI_COMM_NULL", 13) != 0)
         snprintf(entries[on - 1].name, sizeof entries[on - 1].name, "%s", name);
@@ -159,7 +159,7 @@ static void name_communicator(MPI_Comm comm, npc_index on)
 void npc_name_communicators(void)
 {
     for (int slot = 0; slot < HANDLES; slot++)
-        if (handles[slot].on != 0 && handles[slot].on != OTHERS && entries[handles[slot].on - 1].kind == COMMUNICATOR)
+        if (handles[slot].on != 0 && handles[slot].on != NPC_OTHERS && entries[handles[slot].on - 1].kind == COMMUNICATOR)
             name_communicator(handles[slot].comm, handles[slot].on);
 }
 
@@ -184,7 +184,7 @@ npc_index npc_register_comm(MPI_Comm comm)
 bool npc_open_communicators(void)
 {
     void *begin;
-    section = npc_new_section(NPC_COMMS, 0, sizeof(npc_comm_entry), OTHERS, &begin);
+    section = npc_new_section(NPC_COMMS, 0, sizeof(npc_comm_entry), NPC_OTHERS, &begin);
     entries = begin;
     if (section == NULL || PMPI_Comm_rank(npc_predefined.world, &npc_rank) != MPI_SUCCESS ||
         PMPI_Comm_size(npc_predefined.world, &npc_ranks) != MPI_SUCCESS ||
@@ -240,7 +240,7 @@ void npc_comm_freed(npc_thread *self, MPI_Comm comm)
         return;
     npc_lock();
     npc_index on = find_handle((uintptr_t)comm);
-    if (on != NPC_NONE && on != OTHERS) {
+    if (on != NPC_NONE && on != NPC_OTHERS) {
         name_communicator(comm, on);
         groups[on].live = false;
     }
@@ -297,7 +297,7 @@ static void freed(npc_thread *self, uintptr_t handle)
         return;
     npc_lock();
     npc_index on = remove_handle(handle);
-    if (on != NPC_NONE && on != OTHERS)
+    if (on != NPC_NONE && on != NPC_OTHERS)
         groups[on].live = false;
     npc_unlock();
 }

@@ -428,7 +428,7 @@ static void read_event(int id, const numbered *number, bool whole)
 
 void npc_events_read(npc_table *table, bool whole)
 {
-    if (table->sde.asked[0] == 0)
+    if (table->sde.names[0] == 0)
         return;
     table->no_sde = !find_libsde();
     if (table->no_sde)

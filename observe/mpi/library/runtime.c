@@ -122,11 +122,11 @@ static void load(void)
 static bool name_calls(void)
 {
     void *entries;
-    npc_section *names = npc_new_section(NPC_NAMES, 0, NPC_NAME, NPC_CALLS, &entries);
+    npc_section *names = npc_new_section(NPC_NAMES, 0, sizeof(npc_call_name), NPC_CALLS, &entries);
     if (names == NULL)
         return false;
     for (int call = 0; call < NPC_CALLS; call++)
-        strncpy((char *)entries + (size_t)call * NPC_NAME, npc_call_names[call], NPC_NAME - 1);
+        strncpy(((npc_call_name *)entries)[call].text, npc_call_names[call], sizeof(npc_call_name) - 1);
     names->used = NPC_CALLS;
     return true;
 }

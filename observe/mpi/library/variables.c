@@ -53,10 +53,10 @@ static int totals_column;
 
 bool npc_chosen(npc_choice *choice, const char *name)
 {
-    char names[NPC_ASKED], ending[NPC_ASKED + 2], *rest = names, *pattern;
+    char names[NPC_CHOICE_BYTES], ending[NPC_CHOICE_BYTES + 2], *rest = names, *pattern;
     bool found = false;
-    memcpy(names, choice->asked, sizeof names);
-    for (int i = 0; i < NPC_PATTERNS && (pattern = strsep(&rest, ",")) != NULL; i++) {
+    memcpy(names, choice->names, sizeof names);
+    for (int i = 0; i < NPC_CHOICES && (pattern = strsep(&rest, ",")) != NULL; i++) {
         /* runtime_spc_OMPI_SPC_SEND is known as OMPI_SPC_SEND as well */
         snprintf(ending, sizeof ending, "*_%s", pattern);
         if (strcmp(pattern, "all") == 0 || fnmatch(pattern, name, 0) == 0 || fnmatch(ending, name, 0) == 0) {
@@ -237,7 +237,7 @@ static void add_variable(int index)
 static void add_variables(void)
 {
     int number_of = 0;
-    if (table->mpit.asked[0] == 0 || table->no_mpi_t || PMPI_T_pvar_get_num(&number_of) != MPI_SUCCESS)
+    if (table->mpit.names[0] == 0 || table->no_mpi_t || PMPI_T_pvar_get_num(&number_of) != MPI_SUCCESS)
         return;
     for (; known_variables < number_of; known_variables++)
         add_variable(known_variables);
@@ -327,9 +327,9 @@ void npc_snapshot(int64_t now)
     __atomic_store_n(&npc_next_snapshot, due, __ATOMIC_RELEASE);
 }
 
-static void asked_for(npc_choice *choice, const char *variable)
+static void read_choice(npc_choice *choice, const char *variable)
 {
-    copy(choice->asked, sizeof choice->asked, getenv(variable));
+    copy(choice->names, sizeof choice->names, getenv(variable));
 }
 
 void npc_variables_begin(void)
@@ -344,11 +344,11 @@ void npc_variables_begin(void)
         return;
     table = begin;
     columns = rows;
-    asked_for(&table->mpit, "NPC_MPIT");
-    asked_for(&table->sde, "NPC_SDE");
+    read_choice(&table->mpit, "NPC_MPIT");
+    read_choice(&table->sde, "NPC_SDE");
     double seconds = period == NULL ? 0 : strtod(period, NULL);
     table->period = seconds > 0 ? fmin(fmax(seconds, SHORTEST), LONGEST) : 0;
-    if (table->mpit.asked[0] != 0) {
+    if (table->mpit.names[0] != 0) {
         int provided;
         table->no_mpi_t = (uint32_t)PMPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided);
         if (!table->no_mpi_t)

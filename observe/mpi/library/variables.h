@@ -1,5 +1,6 @@
 /* The library's counters over time: MPI_T performance variables, software-defined events, and totals of the
- * profile itself, in two sections of the rank's file (observe/mpi/variables.py reads them).
+ * profile itself, in two sections of the rank's file (observe/mpi/variables.py reads them by the text of this header,
+ * as file.h says it).
  *
  * They are a table of fixed size: a column for each counter, a row for each snapshot. The first row is taken when
  * MPI_Init has ended, the last one before MPI_Finalize. When it is full, every second row is dropped and the period
@@ -14,26 +15,27 @@
 
 #pragma GCC visibility push(hidden)
 
-enum { NPC_COLUMNS = 512, NPC_ROWS = 256, NPC_ASKED = 512, NPC_PATTERNS = 64 };
+/* Room for counters and snapshots; of npc_choice for text and names. */
+enum { NPC_COLUMNS = 512, NPC_ROWS = 256, NPC_CHOICE_BYTES = 512, NPC_CHOICES = 64 };
 
-/* Texts end with a zero byte. A value that was not there yet, or is not there any more, is not a number. */
+/* A counter. Texts end with a zero byte. */
 typedef struct {
     char name[128];
-    char kind[16]; /* counter, aggregate, timer, size, level, percentage, highwatermark, lowwatermark */
-    char unit[16];
-    char about[224];
-    double values[NPC_ROWS];
+    char kind[16];           /* counter, aggregate, timer, size, level, percentage, highwatermark, lowwatermark */
+    char unit[16];           /* of the values; empty: a number */
+    char about[224];         /* what it counts, in a sentence of the library that has it */
+    double values[NPC_ROWS]; /* by snapshot; not a number: it was not there yet, or is not there any more */
 } npc_column;
 
-/* Names that were asked for, and which of them (bit by bit) something has matched. */
+/* The counters to be read. */
 typedef struct {
-    char asked[NPC_ASKED];
-    uint64_t matched;
+    char names[NPC_CHOICE_BYTES]; /* with * and ?, separated by commas, or `all`; empty: none */
+    uint64_t matched;             /* a bit for each name that some counter has */
 } npc_choice;
 
 /* The one entry of section NPC_VARIABLES; the columns are the entries of NPC_SNAPSHOTS. */
 typedef struct {
-    uint32_t rows;
+    uint32_t rows;     /* snapshots so far */
     uint32_t moving;   /* rows are being dropped: should the rank end now, they are mixed up */
     double period;     /* seconds between snapshots; 0: none but the first and the last */
     uint32_t no_mpi_t; /* what MPI_T answered when it was started, if not MPI_SUCCESS */
@@ -47,8 +49,9 @@ typedef struct {
     uint32_t no_sde;   /* software-defined events are asked for, but libsde is not loaded */
     uint32_t untyped;  /* events registered past this library, and records of a type that it does not know */
     uint32_t reserved;
-    npc_choice mpit, sde;
-    int64_t at[NPC_ROWS]; /* nanoseconds of CLOCK_MONOTONIC */
+    npc_choice mpit;   /* of MPI_T's performance variables */
+    npc_choice sde;    /* of software-defined events */
+    int64_t at[NPC_ROWS]; /* moments of the snapshots, ns of CLOCK_MONOTONIC */
 } npc_table;
 
 extern int64_t npc_next_snapshot; /* npc_snapshot is due then; INT64_MAX: never */

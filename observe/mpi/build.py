@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 from npc.machine.command import run
 from npc.observe.built import NoLibrary, built, compile_library
-from npc.observe.mpi.generate import TABLE, sources
+from npc.observe.mpi.calls import TABLE
+from npc.observe.mpi.generate import sources
 
 SOURCES: Final = Path(__file__).with_name("library")
 OPEN_MPI: Final = "Open MPI"

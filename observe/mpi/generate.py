@@ -8,18 +8,13 @@ counts, what it calls within does not. So Fortran needs no wrappers of its own.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Collection
 from typing import Final
 
-import msgspec
-
-TABLE: Final = Path(__file__).with_name("calls.toml")
+from npc.observe.mpi.calls import Call, read_calls
 
 #: Functions of MPI that wrappers, roles.c and runtime.h's inline functions call themselves.
-ASKED: Final = (
+CALLED: Final = (
     "Cart_shift",
     "Cartdim_get",
     "Comm_rank",
@@ -33,84 +28,19 @@ ASKED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One function. counted: the name it is counted under; form: as in the table; args: names → types."""
-
-    name: str
-    counted: str
-    form: str
-    args: Mapping[str, str]
-    roles: Mapping[str, str]
-
-    def does(self, what: str) -> bool:
-        return what in self.roles.get("does", "").split()
-
-
-def read_calls(table: Path = TABLE) -> list[Call]:
-    """All calls of the table in all their forms, by name."""
-    sections = msgspec.toml.decode(table.read_bytes())
-    groups: dict[str, str] = sections.pop("groups")
-    types = {name: of_type for of_type, names in sections.pop("types").items() for name in names.split()}
-    calls: list[Call] = []
-    for section, rows in sections.items():
-        for names, row in rows.items():
-            words = " ".join(groups.get(word, word) for word in row["args"].split()).split()
-            forms = row.get("forms", "plain I init" if section == "collective" else "plain").split()
-            roles = {key: text for key, text in row.items() if key not in ("args", "forms")}
-            if section == "collective":
-                roles["does"] = "collective"
-            for name in names.split():
-                for form in forms:
-                    for formed, args in _forms(name, form, words, with_info=section == "collective"):
-                        calls += _sizes(formed, form, args, types, roles)
-    return sorted(calls, key=lambda call: call.name)
-
-
-def _forms(name: str, form: str, args: list[str], *, with_info: bool) -> Iterator[tuple[str, list[str]]]:
-    """Names and arguments of a form of a call (two of a split one)."""
-    asking = [arg for arg in args if arg != "status"]
-    if form == "plain":
-        yield name, args
-    elif form == "init":
-        yield f"{name}_init", [*asking, *(["info"] if with_info else []), "request"]
-    elif form == "split":
-        yield f"{name}_begin", [arg for arg in asking if arg != "flag"]
-        yield f"{name}_end", [arg for arg in args if arg in ("fh", "buf", "sendbuf", "status")]
-    else:
-        stem = re.match(r"MPI_(File_|Comm_)?", name)
-        assert stem is not None
-        rest = name[stem.end() :]
-        first = form if stem[0] == "MPI_" else form.lower()
-        yield f"{stem[0]}{first}{rest[0].lower()}{rest[1:]}", [*asking, "request"]
-
-
-def _sizes(
-    name: str, form: str, args: list[str], types: Mapping[str, str], roles: Mapping[str, str]
-) -> Iterator[Call]:
-    """A call with int counts and, where it has counts, with large ones."""
-    of_type = {arg: types.get(arg, "int") for arg in args}
-    large = any(re.search(r"\b(Count|Displ)\b", text) for text in of_type.values())
-    for end, count, displacement in (("", "int", "int"), ("_c", "MPI_Count", "MPI_Aint"))[: 1 + large]:
-        sized = {
-            arg: re.sub(r"\bDispl\b", displacement, re.sub(r"\bCount\b", count, text))
-            for arg, text in of_type.items()
-        }
-        yield Call(name=name + end, counted=name, form=form, args=sized, roles=roles)
-
-
 def sources(declared: Collection[str]) -> dict[str, str]:
-    """calls.h and wrappers.c for an MPI whose mpi.h declares these functions."""
+    """calls.h, calls.c and wrappers.c for an MPI whose mpi.h declares these functions."""
     calls = [call for call in read_calls() if call.name in declared]
     counted = sorted({call.counted for call in calls})
-    weak = "".join(f"#pragma weak PMPI_{name}\n" for name in ASKED)
+    weak = "".join(f"#pragma weak PMPI_{name}\n" for name in CALLED)
     ids = "".join(f"    NPC_{name},\n" for name in counted)
     texts = "".join(f'    "{name}",\n' for name in counted)
     return {
         "calls.h": f"{_GENERATED}{weak}\nenum npc_call {{\n{ids}    NPC_CALLS\n}};\n"
         "extern const char *const npc_call_names[] __attribute__((visibility(\"hidden\")));\n",
+        "calls.c": f'{_GENERATED}#include "calls.h"\n\nconst char *const npc_call_names[] = {{\n{texts}}};\n',
         "wrappers.c": f'{_GENERATED}#include "roles.h"\n#include <stdarg.h>\n\n'
-        f"const char *const npc_call_names[] = {{\n{texts}}};\n\n" + "\n".join(map(_wrapper, calls)),
+        + "\n".join(map(_wrapper, calls)),
     }  # fmt: skip
 
 

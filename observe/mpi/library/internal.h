@@ -39,6 +39,9 @@ typedef struct {
     MPI_Datatype byte;
 } npc_handles;
 extern npc_handles npc_predefined;
+/* Finds MPI among what is loaded, and its handles; false if it is another one than this was compiled for. */
+bool npc_find_mpi(void);
+
 /* The rank's file; NULL where nothing is counted. */
 extern npc_header *npc_head;
 bool npc_open_file(void);
@@ -52,6 +55,9 @@ static inline void npc_note(enum npc_note note)
 extern bool npc_threaded;
 void npc_lock(void);
 void npc_unlock(void);
+/* A lock of one's own, 0 at first. */
+void npc_lock_word(int *word);
+void npc_unlock_word(int *word);
 
 static inline uint64_t npc_mix(uint64_t bits) /* the finalizer of MurmurHash3 */
 {
@@ -79,6 +85,11 @@ int32_t npc_world_rank(npc_index on, int rank);
 npc_index npc_register_comm(MPI_Comm comm);
 void npc_name_communicators(void);
 
+/* The threads' counters; false where there is no room. */
+bool npc_open_threads(void);
+/* Gives a thread its counters; false where there is no memory for them. */
+bool npc_give_slab(npc_thread *self);
+/* A message of so many bytes has arrived. */
 void npc_add_received(npc_thread *self, uint64_t bytes);
 bool npc_open_stamps(void);
 void npc_read_clock(void);

@@ -2,9 +2,7 @@
 #include "internal.h"
 
 #include <dlfcn.h>
-#include <fnmatch.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,83 +38,11 @@ enum { TOTALS = 6, MOST_VALUES = 1 << 20 };
 #define LONGEST 1e6
 
 static npc_table *table;
-static npc_column *columns;
-static npc_section *columns_section;
-static int number_of_columns;
 static variable variables[NPC_COLUMNS];
 static int read_variables, known_variables;
 static MPI_T_pvar_session session;
 static void *values; /* of the longest array */
 static int totals_column;
-
-/* ---- the table ---- */
-
-bool npc_chosen(npc_choice *choice, const char *name)
-{
-    char names[NPC_CHOICE_BYTES], ending[NPC_CHOICE_BYTES + 2], *rest = names, *pattern;
-    bool found = false;
-    memcpy(names, choice->names, sizeof names);
-    for (int i = 0; i < NPC_CHOICES && (pattern = strsep(&rest, ",")) != NULL; i++) {
-        /* runtime_spc_OMPI_SPC_SEND is known as OMPI_SPC_SEND as well */
-        snprintf(ending, sizeof ending, "*_%s", pattern);
-        if (strcmp(pattern, "all") == 0 || fnmatch(pattern, name, 0) == 0 || fnmatch(ending, name, 0) == 0) {
-            choice->matched |= UINT64_C(1) << i;
-            found = true;
-        }
-    }
-    return found;
-}
-
-static void copy(char *to, size_t room, const char *from)
-{
-    snprintf(to, room, "%s", from == NULL ? "" : from);
-}
-
-int npc_column_find(const char *name)
-{
-    for (int i = 0; i < number_of_columns; i++)
-        if (strncmp(columns[i].name, name, sizeof columns[i].name - 1) == 0)
-            return i;
-    return -1;
-}
-
-int npc_column_add(const char *name, const char *kind, const char *unit, const char *about)
-{
-    if (number_of_columns == NPC_COLUMNS) {
-        table->no_room++;
-        return -1;
-    }
-    npc_column *new = &columns[number_of_columns];
-    if (npc_column_find(name) < 0)
-        copy(new->name, sizeof new->name, name);
-    else /* MPI_T tells variables by name and class */
-        snprintf(new->name, sizeof new->name, "%.100s (%s)", name, kind);
-    copy(new->kind, sizeof new->kind, kind);
-    copy(new->unit, sizeof new->unit, unit);
-    copy(new->about, sizeof new->about, about);
-    for (uint32_t row = 0; row < NPC_ROWS && row <= table->rows; row++)
-        new->values[row] = NAN;
-    columns_section->used = (uint64_t)number_of_columns + 1;
-    return number_of_columns++;
-}
-
-void npc_column_set(int column, double value)
-{
-    columns[column].values[table->rows] = value;
-}
-
-static void drop_every_second(void)
-{
-    table->moving = 1;
-    for (uint32_t row = 0; row < NPC_ROWS / 2; row++) {
-        table->at[row] = table->at[2 * row];
-        for (int i = 0; i < number_of_columns; i++)
-            columns[i].values[row] = columns[i].values[2 * row];
-    }
-    table->rows = NPC_ROWS / 2;
-    table->period *= 2;
-    table->moving = 0;
-}
 
 /* ---- MPI_T ---- */
 
@@ -300,8 +226,7 @@ static void take(int64_t now, bool last)
 {
     bool first = table->rows == 0;
     double totals[TOTALS];
-    if (table->rows == NPC_ROWS)
-        drop_every_second();
+    npc_row_begin();
     add_variables();
     npc_totals(totals);
     for (int i = 0; i < TOTALS; i++)
@@ -309,8 +234,7 @@ static void take(int64_t now, bool last)
     for (int i = 0; i < read_variables; i++)
         read_variable(&variables[i], last);
     npc_events_read(table, first || last);
-    table->at[table->rows] = now;
-    __atomic_store_n(&table->rows, table->rows + 1, __ATOMIC_RELEASE); /* a row counts once it is whole */
+    npc_row_end(now);
 }
 
 /* One thread at a time: who takes the moment that it is due has the turn. */
@@ -327,25 +251,14 @@ void npc_snapshot(int64_t now)
     __atomic_store_n(&npc_next_snapshot, due, __ATOMIC_RELEASE);
 }
 
-static void read_choice(npc_choice *choice, const char *variable)
-{
-    copy(choice->names, sizeof choice->names, getenv(variable));
-}
-
 void npc_variables_begin(void)
 {
-    void *begin, *rows;
     const char *period = getenv("NPC_SNAPSHOTS");
     if (table != NULL || (period == NULL && getenv("NPC_MPIT") == NULL && getenv("NPC_SDE") == NULL))
         return;
-    npc_section *section = npc_new_section(NPC_VARIABLES, 0, sizeof *table, 1, &begin);
-    columns_section = npc_new_section(NPC_SNAPSHOTS, 0, sizeof *columns, NPC_COLUMNS, &rows);
-    if (section == NULL || columns_section == NULL)
+    table = npc_table_open();
+    if (table == NULL)
         return;
-    table = begin;
-    columns = rows;
-    read_choice(&table->mpit, "NPC_MPIT");
-    read_choice(&table->sde, "NPC_SDE");
     double seconds = period == NULL ? 0 : strtod(period, NULL);
     table->period = seconds > 0 ? fmin(fmax(seconds, SHORTEST), LONGEST) : 0;
     if (table->mpit.names[0] != 0) {
@@ -357,7 +270,6 @@ void npc_variables_begin(void)
     add_totals();
     int64_t now = npc_now();
     take(now, false);
-    section->used = 1;
     if (table->period > 0)
         npc_next_snapshot = now + (int64_t)(table->period * 1e9);
 }

@@ -61,8 +61,14 @@ void npc_snapshot(int64_t now);
 void npc_variables_begin(void);
 void npc_variables_end(void);
 
-/* For variables.c and events.c alone. */
+/* columns.c: for variables.c and events.c alone. */
 
+/* The table, with the names that the environment asks for; NULL where there is no room. */
+npc_table *npc_table_open(void);
+/* Begins a row. Of a full table every second row is dropped first. */
+void npc_row_begin(void);
+/* Ends it: it was taken at that moment. */
+void npc_row_end(int64_t at);
 /* Whether one of the names asked for is this one. */
 bool npc_chosen(npc_choice *choice, const char *name);
 /* A new column, -1 if there is none left. A name that is taken gets its kind behind it. */
@@ -72,7 +78,7 @@ int npc_column_find(const char *name);
 /* In the row that is being taken. */
 void npc_column_set(int column, double value);
 
-/* Software-defined events: looks for new ones and reads all. whole: recorders of any length with their quartiles,
+/* events.c. Software-defined events: looks for new ones and reads all. whole: recorders of any length with their quartiles,
  * else only those that are short. */
 void npc_events_read(npc_table *table, bool whole);
 

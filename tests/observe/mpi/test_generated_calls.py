@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from npc.observe.mpi.build import library_for
-from npc.observe.mpi.generate import Call, read_calls, sources
+from npc.observe.mpi.calls import Call, read_calls
+from npc.observe.mpi.generate import sources
 from npc.observe.mpi.profile import RankProfile
 from npc.observe.mpi.rank_file import read_rank_file
 from tests.paths import ROOT

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from npc.observe.mpi.generate import ASKED
+from npc.observe.mpi.generate import CALLED
 from npc.observe.mpi.rank_file import read_rank_file
 from tests.lab.mpis import MPIS
 from tests.lab.npb_job import MPI_ENVIRONMENT
@@ -37,7 +37,7 @@ def test_the_library_asks_nothing_of_mpi_that_another_rank_would_have_to_answer(
     ]
     asked = {name for line in lines for name in re.findall(r"\bPMPI_(\w+)\(", line)}
     assert asked and asked <= LOCAL
-    assert set(ASKED) <= LOCAL
+    assert set(CALLED) <= LOCAL
 
 
 #: Each rank believes to be the only one on its node, by the variables of all launchers.

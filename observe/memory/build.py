@@ -13,10 +13,7 @@ from npc.observe.built import NoLibrary, built, compile_library
 SOURCES: Final = Path(__file__).with_name("library")
 #: Of both libraries.
 _COMMON: Final = ("runtime", "allocations")
-_FLAGS: Final = (
-    "-std=gnu11", "-O2", "-g1", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-builtin", "-Wl,--as-needed",
-    "-Wl,-z,now",
-)  # fmt: skip
+_FLAGS: Final = ("-std=gnu11", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-fno-builtin")
 #: Atomic operations of 16 bytes, which the baseline of x86-64 lacks and every processor since 2005 has.
 _MACHINE: Final = {"x86_64": ("-mcx16",)}
 _LIBRARIES: Final = ("-ldl", "-lpthread")
@@ -32,10 +29,10 @@ def memory_library(mode: Literal["count", "sample"]) -> Path:
     version = run([*compiler, "--version"])
     if version.returncode:
         raise NoLibrary(f"{compiler[0]} does not run: set CC, or install a C compiler")
-    units = sorted({SOURCES / f"{name}.c" for name in _COMMON} | {*SOURCES.glob(f"{mode}*.c")})
+    units = units_of(mode)
     name = f"libnpc-memory-{mode}.so"
-    flags = (*_FLAGS, *_MACHINE.get(os.uname().machine, ()), f"-Wl,-soname,{name}")
-    command = [*compiler, *flags, f"-I{SOURCES}", *map(str, units), *_LIBRARIES]
+    linked = ("-shared", "-Wl,--as-needed", "-Wl,-z,now", f"-Wl,-soname,{name}")
+    command = [*compiler, *compiler_flags(), *linked, *map(str, units), *_LIBRARIES]
 
     def build(library: Path) -> None:
         if mode == "count":
@@ -44,6 +41,16 @@ def memory_library(mode: Literal["count", "sample"]) -> Path:
 
     texts = [path.read_text(encoding="utf-8") for path in (*units, *sorted(SOURCES.glob("*.h")))]
     return built("memory", name, (*command, version.stdout, *texts), build)
+
+
+def units_of(mode: Literal["count", "sample"]) -> list[Path]:
+    """The sources of a library."""
+    return sorted({SOURCES / f"{name}.c" for name in _COMMON} | {*SOURCES.glob(f"{mode}*.c")})
+
+
+def compiler_flags() -> list[str]:
+    """With which each of them is compiled on this machine."""
+    return [*_FLAGS, *_MACHINE.get(os.uname().machine, ()), f"-I{SOURCES}"]
 
 
 def _stand_in(compiler: list[str], library: Path) -> None:

@@ -457,7 +457,9 @@ NPC_EXPORT void *mremap(void *old, size_t old_bytes, size_t bytes, int flags, ..
 void npc_open_allocations(void)
 {
     void *frame;
+    npc_self.inside++;
     backtrace(&frame, 1); /* loads libgcc, which allocates */
     find();
     slots = npc_reserve((((size_t)1 << SLOT_BITS) + WAYS) * sizeof *slots);
+    npc_self.inside--;
 }

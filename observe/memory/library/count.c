@@ -2,7 +2,7 @@
  * that more than one function can know (gcc and clang, -fsanitize=thread); ThreadSanitizer's library, which has
  * them otherwise, is not linked. A thread writes its own entries only, so nothing is locked. */
 #define _GNU_SOURCE
-#include "runtime.h"
+#include "count.h"
 
 #include <sched.h>
 #include <stddef.h>
@@ -11,8 +11,7 @@
 enum { LEVEL = 18, PAGE_SHIFT = 12 };
 static const uintptr_t LEVEL_MASK = ((uintptr_t)1 << LEVEL) - 1;
 
-/* Within Valgrind, count_trace.c. */
-extern bool npc_traced;
+bool npc_traced;
 
 /* What cannot be counted goes here; its page is 0, which no program has. */
 static struct npc_page waste;
@@ -202,22 +201,6 @@ void npc_count_writes(const void *address, size_t bytes)
     count_range((uintptr_t)address, bytes, true);
 }
 
-/* ---- for the reader of a trace ---- */
-
-void npc_count_access(uintptr_t address, size_t bytes, bool write)
-{
-    count_unaligned(address, bytes, write);
-}
-
-void npc_count_for(struct npc_thread *thread)
-{
-    npc_self.thread = thread;
-    npc_self.number = thread->number;
-    npc_thread_begins();
-    tick = &npc_head->tick;
-    slot = &npc_head->slot;
-}
-
 /* ---- threads and the process ---- */
 
 static void lock_spares(void)
@@ -231,7 +214,7 @@ static void unlock_spares(void)
     __atomic_store_n(&spares_lock, 0, __ATOMIC_RELEASE);
 }
 
-void npc_thread_begins(void)
+static void thread_begins(void)
 {
     if (npc_traced)
         return;
@@ -246,7 +229,7 @@ void npc_thread_begins(void)
     mine.until_often = NPC_OFTEN;
 }
 
-void npc_creating(bool begins)
+static void creating(bool begins)
 {
     (void)begins;
 }
@@ -256,7 +239,7 @@ static void forget(void)
     mine = (struct counter){0};
 }
 
-void npc_thread_ends(void)
+static void thread_ends(void)
 {
     struct npc_page ***top = mine.top;
     struct counter was = mine;
@@ -264,8 +247,8 @@ void npc_thread_ends(void)
     if (top == NULL)
         return;
     bool all = was.seconds <= SECONDS;
-    for (size_t each = 0; each < (all ? was.seconds : LEVEL_MASK + 1); each++) {
-        size_t at = all ? was.second[each] : each;
+    for (size_t index = 0; index < (all ? was.seconds : LEVEL_MASK + 1); index++) {
+        size_t at = all ? was.second[index] : index;
         if (top[at] != NULL) {
             npc_release(top[at], sizeof(struct npc_page *) << LEVEL);
             top[at] = NULL;
@@ -278,7 +261,7 @@ void npc_thread_ends(void)
     unlock_spares();
 }
 
-void npc_forked(void)
+static void forked(void)
 {
     tick = &no_clock.tick;
     slot = &no_clock.slot;
@@ -286,9 +269,10 @@ void npc_forked(void)
 }
 
 /* Where the pages lie that were accessed: now, since the first touch decides it. */
-void npc_ends(void)
+static void ends(void)
 {
-    void *asked[512];
+    enum { PLACES_AT_ONCE = 512 };
+    void *addresses[PLACES_AT_ONCE];
     int count = 0;
     const char *begin = (const char *)npc_head, *end = begin + npc_head->used;
     if (!npc_has_nodes())
@@ -299,15 +283,39 @@ void npc_ends(void)
         if (chunk->kind == NPC_PAGES)
             for (const char *last = (const char *)page + chunk->bytes; (const char *)(page + 1) <= last; page++) {
                 if (page->page != 0)
-                    asked[count++] = (void *)(page->page << PAGE_SHIFT);
-                if (count == 512) {
-                    npc_note_places(asked, count);
+                    addresses[count++] = (void *)(page->page << PAGE_SHIFT);
+                if (count == PLACES_AT_ONCE) {
+                    npc_note_places(addresses, count);
                     count = 0;
                 }
             }
         at += chunk->kind == 0 ? NPC_CHUNK_BYTES : sizeof *chunk + chunk->bytes;
     }
-    npc_note_places(asked, count);
+    npc_note_places(addresses, count);
+}
+
+const struct npc_hooks npc_count_hooks = {
+    .thread_begins = thread_begins,
+    .thread_ends = thread_ends,
+    .creating = creating,
+    .forked = forked,
+    .ends = ends,
+};
+
+/* ---- for the reader of a trace ---- */
+
+void npc_count_access(uintptr_t address, size_t bytes, bool write)
+{
+    count_unaligned(address, bytes, write);
+}
+
+void npc_count_for(struct npc_thread *thread)
+{
+    npc_self.thread = thread;
+    npc_self.number = thread->number;
+    thread_begins();
+    tick = &npc_head->tick;
+    slot = &npc_head->slot;
 }
 
 /* ---- what the compiler calls ---- */
@@ -318,7 +326,8 @@ NPC_EXPORT void __tsan_init(void)
     static int once;
     if (__atomic_exchange_n(&once, 1, __ATOMIC_RELAXED))
         return;
-    if (npc_claim(NPC_COUNTING)) {
+    if (npc_claim(NPC_COUNTING, &npc_count_hooks)) {
+        npc_open_allocations();
         tick = &npc_head->tick;
         slot = &npc_head->slot;
         npc_own_blocks = true;

@@ -2,14 +2,11 @@
  * with --wrap=NAME (ld(1)) for each WRAPPED(NAME) here, so that what it calls NAME is __wrap_NAME. Each word of 8
  * bytes that is touched is an access. */
 #define _GNU_SOURCE
-#include "runtime.h"
+#include "count.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-void npc_count_reads(const void *address, size_t bytes);
-void npc_count_writes(const void *address, size_t bytes);
 
 #define WRAPPED(name) __wrap_##name
 #pragma GCC visibility push(default)

@@ -2,7 +2,7 @@
  * this library keeps allocations and threads only; observe/memory/companion.py has it read the trace in a process
  * of its own, which writes into the same table. The trace does not say which thread it was: all is the first's. */
 #define _GNU_SOURCE
-#include "runtime.h"
+#include "count.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,11 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-void npc_count_access(uintptr_t address, size_t bytes, bool write);
-void npc_count_for(struct npc_thread *thread);
-
 enum { PIPE_BYTES = 1 << 20 };
-bool npc_traced;
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -23,8 +19,9 @@ __attribute__((constructor)) static void begin(void)
     if (getenv("NPC_MEMORY_TRACED") == NULL || preloaded == NULL || strstr(preloaded, "vgpreload_core") == NULL)
         return;
     npc_traced = true;
-    npc_own_blocks = npc_claim(NPC_COUNTING);
-    if (npc_own_blocks) {
+    if (npc_claim(NPC_COUNTING, &npc_count_hooks)) {
+        npc_open_allocations();
+        npc_own_blocks = true;
         npc_head->library_low = (uintptr_t)__ehdr_start;
         npc_head->library_high = (uintptr_t)_end;
     }
@@ -59,26 +56,26 @@ NPC_EXPORT int npc_read_trace(int trace, int table)
     static char text[1 << 16];
     static struct npc_thread first;
     static const struct timespec pause = {.tv_nsec = 1000000};
-    size_t kept = 0;
+    size_t unread = 0;
     ssize_t more;
     if (!npc_map(table))
         return 1;
     npc_count_for(&first);
     fcntl(trace, F_SETPIPE_SZ, PIPE_BYTES);
-    while ((more = read(trace, text + kept, sizeof text - kept)) > 0 || (more < 0 && errno == EINTR)) {
+    while ((more = read(trace, text + unread, sizeof text - unread)) > 0 || (more < 0 && errno == EINTR)) {
         char *line = text, *end;
         if (more < (ssize_t)sizeof text / 2)
             nanosleep(&pause, NULL); /* lackey writes line by line, and would wake this process for each */
-        kept += more > 0 ? (size_t)more : 0;
+        unread += more > 0 ? (size_t)more : 0;
         bool claimed = __atomic_load_n(&npc_head->magic[0], __ATOMIC_ACQUIRE) != 0;
-        for (; (end = memchr(line, '\n', kept - (size_t)(line - text))) != NULL; line = end + 1) {
+        for (; (end = memchr(line, '\n', unread - (size_t)(line - text))) != NULL; line = end + 1) {
             *end = '\0';
             if (claimed)
                 count_line(line);
         }
-        kept -= (size_t)(line - text);
-        memmove(text, line, kept);
-        kept = kept == sizeof text ? 0 : kept; /* no line of the trace is that long */
+        unread -= (size_t)(line - text);
+        memmove(text, line, unread);
+        unread = unread == sizeof text ? 0 : unread; /* no line of the trace is that long */
     }
     return 0;
 }

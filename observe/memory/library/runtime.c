@@ -25,6 +25,7 @@ struct npc_reserved npc_reserved[NPC_RESERVED];
 int npc_reserved_count;
 __thread struct npc_self npc_self __attribute__((tls_model("initial-exec")));
 
+static const struct npc_hooks *hooks;
 static uint64_t file_bytes, maps_due;
 static pthread_key_t at_end;
 static struct npc_room threads;
@@ -144,7 +145,7 @@ static void enter(uintptr_t start, bool known)
         __atomic_store_n(&place->tid, (uint64_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
         npc_self.number = place->number;
         npc_self.thread = place;
-        npc_thread_begins();
+        hooks->thread_begins();
     }
     npc_self.inside--;
 }
@@ -166,7 +167,7 @@ static void leave(void *round)
         return;
     npc_self.inside++;
     npc_self.thread->ended = npc_now();
-    npc_thread_ends();
+    hooks->thread_ends();
     npc_self.over = true;
     npc_self.thread = NULL;
     npc_self.inside--;
@@ -198,16 +199,16 @@ NPC_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
     static create_function *real;
     if (real == NULL)
         real = (create_function *)dlsym(RTLD_NEXT, "pthread_create");
-    if (npc_head == NULL)
+    if (npc_head == NULL || hooks == NULL) /* without hooks it is the table of another process */
         return real(thread, attributes, routine, argument);
     npc_self.inside++;
     struct start *start = malloc(sizeof *start);
     int failed = 0;
     if (start != NULL) {
         *start = (struct start){routine, argument};
-        npc_creating(true);
+        hooks->creating(true);
         failed = real(thread, attributes, begin_thread, start);
-        npc_creating(false);
+        hooks->creating(false);
         if (failed)
             free(start);
     }
@@ -295,7 +296,7 @@ static void in_child(void)
 {
     npc_head = NULL;
     npc_self.thread = NULL;
-    npc_forked();
+    hooks->forked();
 }
 
 bool npc_map(int descriptor)
@@ -322,7 +323,7 @@ static bool open_table(void)
     return done;
 }
 
-bool npc_claim(enum npc_mode mode)
+bool npc_claim(enum npc_mode mode, const struct npc_hooks *of_library)
 {
     uint64_t nobody = 0, process = (uint64_t)getpid();
     npc_self.inside++;
@@ -340,6 +341,7 @@ bool npc_claim(enum npc_mode mode)
         npc_head = NULL;
     }
     if (mine) {
+        hooks = of_library;
         npc_head->process = process;
         npc_head->version = NPC_MEMORY_VERSION;
         npc_head->mode = mode;
@@ -351,7 +353,6 @@ bool npc_claim(enum npc_mode mode)
         pthread_key_create(&at_end, leave);
         pthread_atfork(NULL, NULL, in_child);
         npc_refresh_maps();
-        npc_open_allocations();
         enter(0, true);
     }
     npc_self.inside--;
@@ -367,7 +368,7 @@ static void end(void)
     if (__atomic_exchange_n(&ended, 1, __ATOMIC_RELAXED))
         return;
     npc_self.inside++;
-    npc_ends();
+    hooks->ends();
     write_maps();
     npc_head->ended = npc_now();
     npc_self.inside--;

@@ -24,9 +24,18 @@ struct npc_self {
 };
 extern __thread struct npc_self npc_self __attribute__((tls_model("initial-exec")));
 
+/* What each library does at the moments of a program's life that this runtime sees. */
+struct npc_hooks {
+    void (*thread_begins)(void);   /* in a thread, before what it runs */
+    void (*thread_ends)(void);     /* in a thread, past its end (keys' destructors) */
+    void (*creating)(bool begins); /* in the creator, before and after pthread_create */
+    void (*forked)(void);          /* in the child after fork, where npc_head is NULL already */
+    void (*ends)(void);            /* before the process ends, once, also by _exit */
+};
+
 /* Maps the file that NPC_MEMORY_TABLE names and claims it for this process; false where there is none, or where
  * another process has it. A program that this process becomes by exec takes it over. */
-bool npc_claim(enum npc_mode mode);
+bool npc_claim(enum npc_mode mode, const struct npc_hooks *hooks);
 
 /* Maps a table without claiming it: that of another process. */
 bool npc_map(int descriptor);
@@ -77,16 +86,7 @@ void npc_note_places(void *const *addresses, int count);
 /* Writes /proc/self/maps anew if that is long ago, and the table this process's. */
 void npc_refresh_maps(void);
 
-/* What each library has of its own. In a thread before what it runs, and past its end (keys' destructors); in the
- * creator, before and after pthread_create; in the child after fork, where npc_head is NULL already; before the
- * process ends, once, also by _exit. */
-void npc_thread_begins(void);
-void npc_thread_ends(void);
-void npc_creating(bool begins);
-void npc_forked(void);
-void npc_ends(void);
-
-/* allocations.c. Own blocks: allocations of at least a page get addresses of their own, whole pages that are
+/* allocations.c, from a library that has claimed the table. Own blocks: allocations of at least a page get addresses of their own, whole pages that are
  * never used again, so that a page belongs to one allocation. */
 extern bool npc_own_blocks;
 void npc_open_allocations(void);

@@ -211,14 +211,14 @@ void npc_open_all(void)
     restore_signals(mask);
 }
 
-void npc_hold(void)
+void npc_pages_open_begin(void)
 {
     __atomic_fetch_add(&holds, 1, __ATOMIC_SEQ_CST);
     if (npc_head != NULL)
         npc_open_all();
 }
 
-void npc_let(void)
+void npc_pages_open_end(void)
 {
     __atomic_fetch_sub(&holds, 1, __ATOMIC_SEQ_CST);
 }
@@ -423,7 +423,8 @@ static void call_thread(int process, int tid)
     NPC_CALL(SYS_rt_tgsigqueueinfo, process, tid, SIGSEGV, &info);
 }
 
-static void be_seen(const ucontext_t *context)
+/* A thread has answered: it is in no call that was not caught. Not if it has the signals blocked. */
+static void note_settled(const ucontext_t *context)
 {
     uint64_t mask, without;
     memcpy(&mask, &context->uc_sigmask, sizeof mask);
@@ -434,12 +435,12 @@ static void be_seen(const ucontext_t *context)
         __atomic_store_n(&npc_watched->settled, npc_round(), __ATOMIC_RELEASE);
 }
 
-void npc_on_fault(int signal, siginfo_t *info, void *given)
+static void on_fault(int signal, siginfo_t *info, void *given)
 {
     greg_t *registers = ((ucontext_t *)given)->uc_mcontext.gregs;
     if (info->si_code == SI_QUEUE && info->si_value.sival_ptr == &closing_round) {
         if (npc_watched != NULL)
-            be_seen(given);
+            note_settled(given);
         return;
     }
     if (info->si_code > 0 && npc_head != NULL) {
@@ -457,20 +458,17 @@ void npc_on_fault(int signal, siginfo_t *info, void *given)
 
 /* ---- threads ---- */
 
-extern const char __ehdr_start[] __attribute__((visibility("hidden")));
-extern const char _end[] __attribute__((visibility("hidden")));
-
 static bool dispatch(struct watched *self)
 {
     return NPC_CALL(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, self != NULL, self == NULL ? 0 : (long)__ehdr_start,
                     self == NULL ? 0 : _end - __ehdr_start, self == NULL ? 0 : (long)&self->selector) == 0;
 }
 
-void npc_thread_begins(void)
+static void thread_begins(void)
 {
     struct watched *self = NULL;
     int tid = (int)NPC_CALL(SYS_gettid, 0);
-    npc_hold();
+    npc_pages_open_begin();
     for (int at = 0; at < THREADS && self == NULL; at++) {
         int nobody = 0;
         if (__atomic_compare_exchange_n(&watched[at].tid, &nobody, tid, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
@@ -496,43 +494,43 @@ void npc_thread_begins(void)
         else
             __atomic_store_n(&self->tid, 0, __ATOMIC_RELEASE); /* an unknown thread: nothing is closed */
     }
-    npc_let();
+    npc_pages_open_end();
 }
 
-void npc_thread_ends(void)
+static void thread_ends(void)
 {
     struct watched *self = npc_watched;
     if (self == NULL)
         return;
-    npc_hold();
+    npc_pages_open_begin();
     __atomic_store_n(&self->leaving, true, __ATOMIC_SEQ_CST);
     npc_watched = NULL;
     stack_t none = {.ss_flags = SS_DISABLE};
     NPC_CALL(SYS_sigaltstack, &none, NULL);
     dispatch(NULL);
-    npc_let();
+    npc_pages_open_end();
 }
 
-void npc_creating(bool begins)
+static void creating(bool begins)
 {
     if (begins)
-        npc_hold();
+        npc_pages_open_begin();
     else
-        npc_let();
+        npc_pages_open_end();
 }
 
 static void before_fork(void)
 {
-    npc_hold();
+    npc_pages_open_begin();
 }
 
 static void after_fork(void)
 {
-    npc_let();
+    npc_pages_open_end();
 }
 
 /* Nothing was closed when it was made, and nothing ever is: its calls are not caught. */
-void npc_forked(void)
+static void forked(void)
 {
     npc_watched = NULL;
     lock = 0;
@@ -540,7 +538,8 @@ void npc_forked(void)
 
 /* ---- nothing on its way ---- */
 
-/* False. It is an obstacle if it is in the way of one interval in ten. */
+/* Always false. What has kept pages from being closed in more than two intervals, and in more than one of ten, is noted
+ * as an obstacle. */
 static bool refuse(enum npc_obstacle why)
 {
     static uint32_t refused[64];
@@ -705,7 +704,7 @@ static bool settle(void)
     give_lock();
     uint64_t now = npc_now(), called = now + 2 * settling_ns, given_up = now + interval_ns / 4;
     int process = (int)NPC_CALL(SYS_getpid, 0);
-    bool all = false, told = false;
+    bool all = false, called_all = false;
     for (sleep_until(now + settling_ns); !all && __atomic_load_n(&armed, __ATOMIC_ACQUIRE); ) {
         all = true;
         now = npc_now();
@@ -721,10 +720,10 @@ static bool settle(void)
                 continue;
             }
             all = false;
-            if (now >= called && !told)
+            if (now >= called && !called_all)
                 call_thread(process, thread->tid);
         }
-        told = told || now >= called;
+        called_all = called_all || now >= called;
         if (!all && now >= given_up)
             return refuse(NPC_UNSETTLED);
         if (!all)
@@ -935,12 +934,13 @@ static uint64_t close_pages(bool again)
 /* Of the pages that were touched in this interval. */
 static void ask_places(void)
 {
-    static void *asked[1024];
+    enum { PLACES_AT_ONCE = 1024 };
+    static void *addresses[PLACES_AT_ONCE];
     int count = 0;
-    for (int at = 0; at < page_count && count < 1024; at++)
+    for (int at = 0; at < page_count && count < PLACES_AT_ONCE; at++)
         if (readers[at] | writers[at])
-            asked[count++] = (void *)(pages[at] * PAGE);
-    npc_note_places(asked, count);
+            addresses[count++] = (void *)(pages[at] * PAGE);
+    npc_note_places(addresses, count);
 }
 
 /* ---- intervals ---- */
@@ -1062,13 +1062,26 @@ static bool start_timer(void *stack)
     return made;
 }
 
-__attribute__((constructor)) static void begin(void)
+static const struct npc_hooks hooks = {
+    .thread_begins = thread_begins,
+    .thread_ends = thread_ends,
+    .creating = creating,
+    .forked = forked,
+    .ends = npc_pages_open_begin,
+};
+
+void npc_begin_sampling(npc_handler *on_call)
 {
     char number[32];
     npc_self.inside++;
     pthread_atfork(before_fork, after_fork, NULL);
+    bool begins = false;
     holds = 1; /* until everything is there */
-    if (npc_claim(NPC_SAMPLING) && npc_watched != NULL && npc_install_handlers()) {
+    if (npc_claim(NPC_SAMPLING, &hooks)) {
+        npc_open_allocations();
+        begins = npc_watched != NULL && npc_install_handlers(on_fault, on_call);
+    }
+    if (begins) {
         watched[0].thread_pointer = __builtin_thread_pointer();
         interval_ns = (uint64_t)(1e9 * setting("NPC_MEMORY_INTERVAL", 0.1, 0.01, 60));
         seed = npc_head->began | 1;
@@ -1096,21 +1109,4 @@ __attribute__((constructor)) static void begin(void)
     holds = 0;
     npc_self.inside--;
 }
-
-void npc_ends(void)
-{
-    npc_hold();
-}
-#else
-__attribute__((constructor)) static void begin(void)
-{
-    if (npc_claim(NPC_SAMPLING))
-        npc_head->obstacles = NPC_NO_CATCHING;
-}
-
-void npc_thread_begins(void) {}
-void npc_thread_ends(void) {}
-void npc_creating(bool begins) { (void)begins; }
-void npc_forked(void) {}
-void npc_ends(void) {}
 #endif

@@ -1,7 +1,7 @@
 /* The program's signals beside the library's two: SIGSEGV (a closed page) and SIGSYS (a caught call).
  *
  * Both must reach the library in each thread at any time: a blocked one would end the process. So the program's
- * actions for them are kept here and called, and they are left out of every mask that the program sets. */
+ * actions for them are remembered (sample_actions.c), and they are left out of every mask that the program sets. */
 #ifdef __x86_64__
 #define _GNU_SOURCE
 #include "sample.h"
@@ -20,149 +20,26 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The kernel's, with which handlers return past the catching of calls (its bytes are those that unwinders know). */
-struct kernel_action {
-    void *handler;
-    unsigned long flags;
-    void *restorer;
-    uint64_t mask;
-};
-enum { HAS_RESTORER = 0x04000000 };
-void npc_return_from_handler(void);
-__asm__(".text\n.hidden npc_return_from_handler\n.globl npc_return_from_handler\n"
-        ".type npc_return_from_handler, @function\n    nop\n"
-        "npc_return_from_handler:\n    .byte 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05\n"
-        ".size npc_return_from_handler, . - npc_return_from_handler\n");
-
 #define REAL(name) static __typeof__(name) *real; if (real == NULL) real = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
-
-static struct sigaction program_segv, program_sys;
-static bool installed;
-
-static const uint64_t ours = 1ull << (SIGSEGV - 1) | 1ull << (SIGSYS - 1);
-
-void npc_strip(uint64_t *set)
-{
-    *set &= ~ours;
-}
-
-static sigset_t stripped(const sigset_t *set)
-{
-    sigset_t copy = *set;
-    if (installed) {
-        sigdelset(&copy, SIGSEGV);
-        sigdelset(&copy, SIGSYS);
-    }
-    return copy;
-}
-
-/* ---- the library's handlers ---- */
-
-static struct kernel_action our_action(int signal)
-{
-    struct kernel_action action = {0};
-    action.restorer = (void *)npc_return_from_handler;
-    action.flags = SA_SIGINFO | SA_NODEFER | SA_RESTART | HAS_RESTORER;
-    if (signal == SIGSEGV) {
-        action.handler = (void *)npc_on_fault;
-        action.flags |= SA_ONSTACK;   /* the stack may be what was closed */
-        action.mask = ~ours;
-    } else {
-        action.handler = (void *)npc_on_call;
-    }
-    return action;
-}
-
-static void keep_program_action(const struct kernel_action *old, struct sigaction *program)
-{
-    *program = (struct sigaction){0};
-    program->sa_sigaction = (void (*)(int, siginfo_t *, void *))old->handler;
-    program->sa_flags = (int)(old->flags & ~(unsigned long)HAS_RESTORER);
-    __builtin_memcpy(&program->sa_mask, &old->mask, sizeof old->mask);
-}
-
-static bool install(int signal, struct sigaction *program)
-{
-    struct kernel_action action = our_action(signal), old = {0};
-    if (NPC_CALL(SYS_rt_sigaction, signal, NULL, &old, KERNEL_SET_BYTES) != 0)
-        return false;
-    if (old.handler == action.handler)
-        return true;
-    keep_program_action(&old, program);
-    return NPC_CALL(SYS_rt_sigaction, signal, &action, NULL, KERNEL_SET_BYTES) == 0;
-}
-
-bool npc_install_handlers(void)
-{
-    installed = install(SIGSEGV, &program_segv) && install(SIGSYS, &program_sys);
-    return installed;
-}
-
-void npc_check_handlers(void)
-{
-    install(SIGSEGV, &program_segv);
-    install(SIGSYS, &program_sys);
-}
-
-/* ---- the program's ---- */
-
-int npc_swap_action(int signal, const struct sigaction *action, struct sigaction *old)
-{
-    struct sigaction *program = signal == SIGSEGV ? &program_segv : &program_sys, before = *program;
-    if (action != NULL)
-        *program = *action;
-    if (old != NULL)
-        *old = before;
-    return 0;
-}
-
-/* As the kernel would have done it. */
-void npc_to_program(int signal, siginfo_t *info, void *given)
-{
-    ucontext_t *context = given;
-    struct sigaction *kept = signal == SIGSEGV ? &program_segv : &program_sys, action = *kept;
-    bool sent = info->si_code <= 0;
-    if (action.sa_handler == SIG_IGN && sent)
-        return;
-    if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
-        struct kernel_action standard = {0};
-        NPC_CALL(SYS_rt_sigaction, signal, &standard, NULL, KERNEL_SET_BYTES);
-        if (sent || signal == SIGSYS) /* else the instruction faults again */
-            NPC_CALL(SYS_rt_tgsigqueueinfo, NPC_CALL(SYS_getpid, 0), NPC_CALL(SYS_gettid, 0), signal, info);
-        return;
-    }
-    uint64_t mask, more;
-    __builtin_memcpy(&mask, &context->uc_sigmask, sizeof mask);
-    __builtin_memcpy(&more, &action.sa_mask, sizeof more);
-    mask |= more;
-    npc_strip(&mask);
-    if (action.sa_flags & (int)SA_RESETHAND)
-        kept->sa_handler = SIG_DFL;
-    NPC_CALL(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
-    if (action.sa_flags & SA_SIGINFO)
-        action.sa_sigaction(signal, info, context);
-    else
-        action.sa_handler(signal);
-}
 
 /* ---- what the program calls ---- */
 
 NPC_EXPORT int sigaction(int signal, const struct sigaction *restrict action, struct sigaction *restrict old)
 {
     REAL(sigaction);
-    if (installed && (signal == SIGSEGV || signal == SIGSYS))
+    if (npc_handlers_installed && (signal == SIGSEGV || signal == SIGSYS))
         return npc_swap_action(signal, action, old);
     if (action == NULL)
         return real(signal, NULL, old);
     struct sigaction copy = *action;
-    copy.sa_mask = stripped(&action->sa_mask);
+    copy.sa_mask = npc_stripped(&action->sa_mask);
     return real(signal, &copy, old);
 }
 
 NPC_EXPORT sighandler_t signal(int number, sighandler_t handler)
 {
     REAL(signal);
-    if (!installed || (number != SIGSEGV && number != SIGSYS))
+    if (!npc_handlers_installed || (number != SIGSEGV && number != SIGSYS))
         return real(number, handler);
     struct sigaction action = {0}, old;
     action.sa_handler = handler;
@@ -171,7 +48,7 @@ NPC_EXPORT sighandler_t signal(int number, sighandler_t handler)
     return old.sa_handler;
 }
 
-#define STRIPPED(set) sigset_t copy_of_set; if (set != NULL) { copy_of_set = stripped(set); set = &copy_of_set; }
+#define STRIPPED(set) sigset_t copy_of_set; if (set != NULL) { copy_of_set = npc_stripped(set); set = &copy_of_set; }
 
 NPC_EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
 {
@@ -190,7 +67,7 @@ NPC_EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *
 NPC_EXPORT int sigsuspend(const sigset_t *set)
 {
     REAL(sigsuspend);
-    sigset_t copy = stripped(set);
+    sigset_t copy = npc_stripped(set);
     return real(&copy);
 }
 
@@ -223,7 +100,7 @@ NPC_EXPORT int sigaltstack(const stack_t *restrict stack, stack_t *restrict old)
     stack_t before, given;
     if (npc_watched == NULL)
         return real(stack, old);
-    npc_hold(); /* it must not be closed */
+    npc_pages_open_begin(); /* it must not be closed */
     if (stack != NULL)
         given = stack->ss_flags & SS_DISABLE
                     ? (stack_t){.ss_sp = npc_watched->handler_stack, .ss_size = HANDLER_STACK}
@@ -231,7 +108,7 @@ NPC_EXPORT int sigaltstack(const stack_t *restrict stack, stack_t *restrict old)
     int failed = real(stack == NULL ? NULL : &given, &before);
     if (!failed && stack != NULL)
         npc_note_own_stack(npc_watched, &given);
-    npc_let();
+    npc_pages_open_end();
     if (!failed && old != NULL)
         *old = before.ss_sp == npc_watched->handler_stack
                    ? (stack_t){.ss_flags = SS_DISABLE | (before.ss_flags & SS_ONSTACK)}
@@ -246,9 +123,9 @@ NPC_EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path,
                            char *const arguments[restrict], char *const environment[restrict])
 {
     REAL(posix_spawn);
-    npc_hold();
+    npc_pages_open_begin();
     int failed = real(pid, path, actions, attributes, arguments, environment);
-    npc_let();
+    npc_pages_open_end();
     return failed;
 }
 
@@ -257,27 +134,27 @@ NPC_EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict path,
                             char *const arguments[restrict], char *const environment[restrict])
 {
     REAL(posix_spawnp);
-    npc_hold();
+    npc_pages_open_begin();
     int failed = real(pid, path, actions, attributes, arguments, environment);
-    npc_let();
+    npc_pages_open_end();
     return failed;
 }
 
 NPC_EXPORT FILE *popen(const char *command, const char *mode)
 {
     REAL(popen);
-    npc_hold();
+    npc_pages_open_begin();
     FILE *stream = real(command, mode);
-    npc_let();
+    npc_pages_open_end();
     return stream;
 }
 
 NPC_EXPORT int system(const char *command)
 {
     REAL(system);
-    npc_hold();
+    npc_pages_open_begin();
     int status = real(command);
-    npc_let();
+    npc_pages_open_end();
     return status;
 }
 
@@ -286,9 +163,9 @@ NPC_EXPORT int pthread_kill(pthread_t thread, int number)
     REAL(pthread_kill);
     if (pthread_equal(thread, pthread_self()))
         return real(thread, number); /* its handler may jump away */
-    npc_hold();
+    npc_pages_open_begin();
     int failed = real(thread, number);
-    npc_let();
+    npc_pages_open_end();
     return failed;
 }
 

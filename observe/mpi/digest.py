@@ -1,4 +1,4 @@
-"""What the profiles of all ranks tell together, small enough for the observation document: its key `profile`.
+"""All ranks' profiles as one `npc.observe.mpi.records.Profile`, small enough for the observation document.
 
 A job of 4000 ranks leaves gigabytes of stamps at most and a few megabytes here: calls are added up over the
 ranks by region, name, size of communicator and class of size; whom a rank sent to is kept by rank as long as
@@ -22,7 +22,15 @@ from npc.observe.mpi.algorithms import algorithms_of
 from npc.observe.mpi.clocks import Clocks
 from npc.observe.mpi.efficiency import efficiency_by_region, efficiency_of, load_of
 from npc.observe.mpi.profile import Calls, RankProfile, Snapshot
-from npc.observe.mpi.records import operation
+from npc.observe.mpi.records import (
+    CallTotals,
+    PairTraffic,
+    PeerMatrix,
+    Profile,
+    Snapshots,
+    VariableTotals,
+    operation,
+)
 from npc.observe.mpi.unexpected import unexpected_of
 from npc.observe.mpi.waits import waits_of
 from npc.records.observed import CollectiveCalls
@@ -43,37 +51,40 @@ _MOST_NUMBERS: Final = 400_000
 
 
 def digest(profiles: Sequence[RankProfile], flows: Iterable[RankFlow] = ()) -> dict[str, Any] | None:
-    """The key `profile` (docs/observe.md); None without profiles. Raises nothing for what a rank left out.
+    """The key `profile` of the observation document, a `Profile` as JSON has it, with six significant digits;
+    None without profiles. Raises nothing for what a rank left out.
 
     flows: as MPI itself counted them, those within collectives among them.
     """
     if not profiles:
         return None
+    shortened: dict[str, Any] = _short(asdict(_merged(profiles, flows)))
+    return shortened
+
+
+def _merged(profiles: Sequence[RankProfile], flows: Iterable[RankFlow]) -> Profile:
     ordered = sorted(profiles, key=lambda profile: profile.rank)
     first = ordered[0]
     clocks = Clocks(ordered)
     loads = [load_of(profile) for profile in ordered]
-    algorithms = algorithms_of(ordered, flows)
-    found = {
-        "library": first.library,
-        "thread_level": first.thread_level,
-        "threads": max(each.threads for each in ordered),
-        "profiles": len(ordered),
-        "finalized": sum(each.finalized for each in ordered),
-        "ranks": [asdict(load) for load in loads],
-        "efficiency": asdict(efficiency_of(loads)),
-        "regions": {name: asdict(each) for name, each in efficiency_by_region(loads).items()},
-        "waits": asdict(waits_of(ordered, clocks)),
-        "calls": _calls(ordered),
-        "peers": _peers(ordered),
-        "unexpected": asdict(unexpected_of(ordered, clocks)),
-        "variables": _variables(ordered),
-        "snapshots": _snapshots(ordered, clocks),
-        "algorithms": asdict(algorithms) if algorithms else None,
-        "notes": _notes(ordered),
-    }
-    shortened: dict[str, Any] = _short(found)
-    return shortened
+    return Profile(
+        library=first.library,
+        thread_level=first.thread_level,
+        threads=max(profile.threads for profile in ordered),
+        profiles=len(ordered),
+        finalized=sum(profile.finalized for profile in ordered),
+        ranks=tuple(loads),
+        calls=tuple(_calls(ordered)),
+        peers=_peers(ordered),
+        efficiency=efficiency_of(loads),
+        regions=efficiency_by_region(loads),
+        waits=waits_of(ordered, clocks),
+        variables=tuple(_variables(ordered)),
+        snapshots=_snapshots(ordered, clocks),
+        unexpected=unexpected_of(ordered, clocks),
+        algorithms=algorithms_of(ordered, flows),
+        notes=tuple(_notes(ordered)),
+    )
 
 
 def flows_of(profiles: Iterable[RankProfile]) -> list[RankFlow]:
@@ -119,21 +130,22 @@ def _all(profiles: Iterable[RankProfile]) -> Iterable[Calls]:
     return (each for profile in profiles for each in profile.calls)
 
 
-def _calls(profiles: Sequence[RankProfile]) -> list[tuple[str, str, int, int, int, float, int]]:
-    """(region, call, members of the communicator, class of size, calls, seconds, bytes), those that took
-    longest first."""
-    found: defaultdict[tuple[str, str, int, int], list[float]] = defaultdict(lambda: [0, 0.0, 0])
+def _calls(profiles: Sequence[RankProfile]) -> list[CallTotals]:
+    """Those that took longest first."""
+    totals: defaultdict[tuple[str, str, int, int], list[float]] = defaultdict(lambda: [0, 0.0, 0])
     for profile in profiles:
-        members = {each.key: each.size for each in profile.communicators}
-        for each in profile.calls:
-            place = (each.region, each.call, members.get(each.communicator, 0), each.size_class)
-            for column, value in enumerate((each.calls, each.seconds, each.bytes)):
-                found[place][column] += value
-    rows = [(*place, int(calls), seconds, int(size)) for place, (calls, seconds, size) in found.items()]
-    return sorted(rows, key=lambda row: -row[5])[:_MOST_CALLS]
+        members = {communicator.key: communicator.size for communicator in profile.communicators}
+        for calls in profile.calls:
+            kind = (calls.region, calls.call, members.get(calls.communicator, 0), calls.size_class)
+            for column, value in enumerate((calls.calls, calls.seconds, calls.bytes)):
+                totals[kind][column] += value
+    rows = [
+        CallTotals(*kind, int(number), seconds, int(size)) for kind, (number, seconds, size) in totals.items()
+    ]
+    return sorted(rows, key=lambda row: -row.seconds)[:_MOST_CALLS]
 
 
-def _peers(profiles: Sequence[RankProfile]) -> dict[str, Any]:
+def _peers(profiles: Sequence[RankProfile]) -> PeerMatrix:
     """The bytes and messages that went from one to another; what was fetched went to whom fetched it."""
     by_rank: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
     for flow in flows_of(profiles):
@@ -141,7 +153,7 @@ def _peers(profiles: Sequence[RankProfile]) -> dict[str, Any]:
         by_rank[way][0] += flow.bytes
         by_rank[way][1] += flow.messages
     if len(by_rank) <= _MOST_PAIRS:
-        return {"of": "ranks", "names": [], **_rows(by_rank)}
+        return _matrix("ranks", (), by_rank)
     placed = {profile.rank: profile.host for profile in profiles}
     hosts = in_order(set(placed.values()), None)
     number = {host: place for place, host in enumerate(hosts)}
@@ -151,23 +163,25 @@ def _peers(profiles: Sequence[RankProfile]) -> dict[str, Any]:
             pair = by_host[number[placed[source]], number[placed[target]]]
             pair[0] += size
             pair[1] += messages
-    return {"of": "hosts", "names": hosts, **_rows(by_host)}
+    return _matrix("hosts", hosts, by_host)
 
 
-def _rows(pairs: Mapping[tuple[int, int], Sequence[int]]) -> dict[str, Any]:
-    """The pairs with the most bytes, and how many pairs, bytes and messages are left out."""
+def _matrix(of: str, names: Sequence[str], pairs: Mapping[tuple[int, int], Sequence[int]]) -> PeerMatrix:
+    """Of the pairs with the most bytes."""
     ordered = sorted(pairs.items(), key=lambda item: -item[1][0])
-    kept, left = ordered[:_MOST_PAIRS], [values for _, values in ordered[_MOST_PAIRS:]]
-    return {
-        "rows": sorted([*way, *values] for way, values in kept),
-        "left_out": [len(left), sum(size for size, _ in left), sum(messages for _, messages in left)],
-    }
+    left = [values for _, values in ordered[_MOST_PAIRS:]]
+    return PeerMatrix(
+        of=of,
+        names=tuple(names),
+        rows=tuple(sorted(PairTraffic(*pair, *values) for pair, values in ordered[:_MOST_PAIRS])),
+        left_out=(len(left), sum(size for size, _ in left), sum(messages for _, messages in left)),
+    )
 
 
-def _variables(profiles: Sequence[RankProfile]) -> list[dict[str, Any]]:
+def _variables(profiles: Sequence[RankProfile]) -> list[VariableTotals]:
     """The library's counters at each rank's end: their sum, the least and the largest, and whose that is; and
     the largest at any moment."""
-    known = {each.name: each for profile in profiles for each in profile.variables}
+    known = {variable.name: variable for profile in profiles for variable in profile.variables}
     values: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
     peaks: dict[str, float] = {}
     for profile in profiles:
@@ -177,27 +191,27 @@ def _variables(profiles: Sequence[RankProfile]) -> list[dict[str, Any]]:
         for name, value in profile.snapshots[-1].values.items() if profile.snapshots else ():
             values[name].append((value, profile.rank))
     return [
-        {
+        VariableTotals(
             **asdict(variable),
-            "total": math.fsum(value for value, _ in values[name]),
-            "least": min(values[name])[0],
-            "most": max(values[name])[0],
-            "rank": max(values[name])[1],
-            "peak": peaks[name],
-        }
+            total=math.fsum(value for value, _ in values[name]),
+            least=min(values[name])[0],
+            most=max(values[name])[0],
+            rank=max(values[name])[1],
+            peak=peaks[name],
+        )
         for name, variable in sorted(known.items())
         if values[name]
     ]
 
 
-def _snapshots(profiles: Sequence[RankProfile], clocks: Clocks) -> dict[str, Any] | None:
+def _snapshots(profiles: Sequence[RankProfile], clocks: Clocks) -> Snapshots | None:
     """The library's counters by moment and rank; of many ranks the means of hosts, or of groups of them. None
     where no rank has two."""
     busiest = max(profiles, key=lambda profile: len(profile.snapshots))
     if len(busiest.snapshots) < 2:
         return None
     began = min(clocks.moment(profile.rank, profile.began) for profile in profiles)
-    moments = _thinned([clocks.moment(busiest.rank, each.at) for each in busiest.snapshots])
+    moments = _thinned([clocks.moment(busiest.rank, snapshot.at) for snapshot in busiest.snapshots])
     late = (moments[-1] - moments[0]) / (len(moments) - 1) / 2
     kind, groups = _groups(profiles)
     read = {
@@ -207,19 +221,18 @@ def _snapshots(profiles: Sequence[RankProfile], clocks: Clocks) -> dict[str, Any
     }
     names = {name for rows in read.values() for row in rows if row for name in row.values}
     values = {
-        name: [_means([read[each.rank] for each in members], name) for _, members in groups]
+        name: tuple(_means([read[profile.rank] for profile in members], name) for _, members in groups)
         for name in sorted(names)
     }
-    told = {name: rows for name, rows in values.items() if _varies(rows)}
+    changing = {name: rows for name, rows in values.items() if _varies(rows)}
     most = max(1, _MOST_NUMBERS // (len(moments) * len(groups)))
-    kept = dict(list(told.items())[:most])
-    return {
-        "times": [moment - began for moment in moments],
-        "of": kind,
-        "names": [name for name, _ in groups],
-        "values": kept,
-        "left_out": [name for name in told if name not in kept],
-    }
+    return Snapshots(
+        times=tuple(moment - began for moment in moments),
+        of=kind,
+        names=tuple(name for name, _ in groups),
+        values=dict(list(changing.items())[:most]),
+        left_out=tuple(changing)[most:],
+    )
 
 
 def _thinned(moments: Sequence[float]) -> list[float]:
@@ -246,18 +259,18 @@ def _groups(profiles: Sequence[RankProfile]) -> tuple[str, list[tuple[str, list[
 
 def _at(profile: RankProfile, clocks: Clocks, moments: Sequence[float]) -> list[Snapshot | None]:
     """The last snapshot before each moment of rank 0's clock."""
-    taken = [clocks.moment(profile.rank, each.at) for each in profile.snapshots]
+    taken = [clocks.moment(profile.rank, snapshot.at) for snapshot in profile.snapshots]
     places = [bisect_right(taken, moment) for moment in moments]
     return [profile.snapshots[place - 1] if place else None for place in places]
 
 
-def _means(ranks: Sequence[Sequence[Snapshot | None]], name: str) -> list[float | None]:
+def _means(ranks: Sequence[Sequence[Snapshot | None]], name: str) -> tuple[float | None, ...]:
     """The mean of some ranks' values at each moment; None while none of them has one."""
-    found: list[float | None] = []
+    means: list[float | None] = []
     for snapshots in zip(*ranks, strict=True):
-        known = [each.values[name] for each in snapshots if each is not None and name in each.values]
-        found.append(fmean(known) if known else None)
-    return found
+        known = [snapshot.values[name] for snapshot in snapshots if snapshot and name in snapshot.values]
+        means.append(fmean(known) if known else None)
+    return tuple(means)
 
 
 def _varies(rows: Iterable[Sequence[float | None]]) -> bool:
@@ -271,8 +284,8 @@ def _notes(profiles: Sequence[RankProfile]) -> list[str]:
         for note in profile.notes:
             ranks[note].append(profile.rank)
     return [
-        f"{f'rank {found[0]}' if len(found) == 1 else f'{len(found)} ranks'}: {note}"
-        for note, found in ranks.items()
+        f"{f'rank {noted_by[0]}' if len(noted_by) == 1 else f'{len(noted_by)} ranks'}: {note}"
+        for note, noted_by in ranks.items()
     ]
 
 
@@ -281,7 +294,7 @@ def _short(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {name: _short(each) for name, each in value.items()}
+        return {name: _short(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_short(each) for each in value]
+        return [_short(part) for part in value]
     return value

@@ -169,14 +169,14 @@ class RankMemoryTable(Companion):
         }
         table = "-" if self._reason else f"/proc/self/fd/{self._table}"
         try:
-            said = subprocess.run(
+            ended = subprocess.run(
                 python(_REDUCE, table, self._target, json.dumps(about)),
                 pass_fds=self.files, capture_output=True, text=True, errors="replace", timeout=_REDUCE_S,
                 check=False,
             )  # fmt: skip
-            if said.returncode and not self._reason:
-                last = said.stderr.strip().splitlines()
-                self._reason = f"the table could not be read: {last[-1] if last else said.returncode}"
+            if ended.returncode and not self._reason:
+                last = ended.stderr.strip().splitlines()
+                self._reason = f"the table could not be read: {last[-1] if last else ended.returncode}"
         except (OSError, subprocess.TimeoutExpired) as error:
             self._reason = f"the table could not be read: {error}"
         if self._reason:

@@ -109,18 +109,20 @@ def rank_memory(
     lines = sharing.told_lines(contended, accesses, pieces, structures, layout.extents)
     order = [int(number) for number in np.argsort(-amount, kind="stable") if amount[number]]
     with_lines = {line.structure for line in lines}
-    kept = [
+    chosen = [
         number
         for place, number in enumerate(order)
         if structures[number].name in with_lines
         or (place < _MOST_STRUCTURES and amount[number] >= _LEAST_SHARE * amount.sum())
     ]
-    told = [_structure(number, structures[number], pieces, shared, layout.extents, place < _MOST_PICTURES)
-            for place, number in enumerate(kept)]  # fmt: skip
-    left = [number for number in order if number not in set(kept)]
+    described = [
+        _structure(number, structures[number], pieces, shared, layout.extents, place < _MOST_PICTURES)
+        for place, number in enumerate(chosen)
+    ]
+    left = [number for number in order if number not in set(chosen)]
     if left:
-        told.append(_others(left, pieces, shared))
-    pictured = {number: structures[number].name for number in kept[:_MOST_PICTURES]}
+        described.append(_others(left, pieces, shared))
+    pictured = {number: structures[number].name for number in chosen[:_MOST_PICTURES]}
     end_s = (int(table.header["ended"]) or int(accesses.pages["last"].max(initial=0))) / 1e9
     numa, reason = numa_uses(
         pieces,
@@ -137,7 +139,7 @@ def rank_memory(
         threads=len(table.threads) or len(np.unique(accesses.threads)),
         reads=int(pieces.reads.sum()),
         writes=int(pieces.writes.sum()),
-        structures=tuple(told),
+        structures=tuple(described),
         lines=tuple(lines),
         intervals=tuple(sharing.intervals(pieces, shared, pictured, accesses.slot_ns, end_s)),
         numa=tuple(numa),
@@ -149,7 +151,7 @@ def rank_memory(
 
 def _notes(table: RankTable, about: Mapping[str, object]) -> tuple[str, ...]:
     given = about.get("notes") or ()
-    notes = [str(each) for each in given] if isinstance(given, list) else []
+    notes = [str(note) for note in given] if isinstance(given, list) else []
     if lost := int(table.header["lost"]):
         notes.append(f"{lost} accesses or allocations had no room in the table and are missing")
     obstacles = int(table.header["obstacles"])
@@ -217,8 +219,8 @@ def _first_threads(pieces: ThreadPieces, starts: Integers) -> Integers:
 
 def _density(pieces: ThreadPieces, starts: Integers, first: Integers, extents: Entries) -> Density:
     place = _positions(pieces.page, extents)
-    each = -(-(int(place.max()) + 1) // _BINS)
-    column = place // each
+    pages_a_bin = -(-(int(place.max()) + 1) // _BINS)
+    column = place // pages_a_bin
     columns = int(column.max()) + 1
     group = 1
     while len(np.unique(pieces.thread // group)) > _ROWS:
@@ -231,7 +233,7 @@ def _density(pieces: ThreadPieces, starts: Integers, first: Integers, extents: E
         return tuple(map(tuple, table.tolist()))
 
     return Density(
-        each, tuple(map(int, rows)), counts(pieces.reads), counts(pieces.writes),
+        pages_a_bin, tuple(map(int, rows)), counts(pieces.reads), counts(pieces.writes),
         tuple(_most_common(first, column[starts], columns)), group,
     )  # fmt: skip
 
@@ -252,8 +254,8 @@ def _positions(pages: Entries, extents: Entries) -> Integers:
 def _most_common(threads: Integers, column: Integers, columns: int) -> Iterator[int]:
     """Of each column the thread that is there most, −1 where none is."""
     for number in range(columns):
-        found, times = np.unique(threads[column == number], return_counts=True)
-        yield int(found[times.argmax()]) if len(found) else -1
+        of_column, times = np.unique(threads[column == number], return_counts=True)
+        yield int(of_column[times.argmax()]) if len(of_column) else -1
 
 
 if __name__ == "__main__":

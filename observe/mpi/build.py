@@ -75,13 +75,13 @@ def mpi_of(program: str) -> Path | None:
 
     Raises `NoLibrary` for a program that no library can be put before.
     """
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         return None
-    status = Path(found).stat()
+    status = Path(path).stat()
     if status.st_mode & 0o6000:
         raise NoLibrary(f"{program} is set-user-ID or set-group-ID, which takes no LD_PRELOAD")
-    with Path(found).open("rb") as stream:
+    with Path(path).open("rb") as stream:
         begin = stream.read(256)
     if begin.startswith(b"#!"):
         words = begin[2:].split(b"\n")[0].decode(errors="replace").split()
@@ -89,9 +89,9 @@ def mpi_of(program: str) -> Path | None:
         return _of_python(interpreter) if interpreter and _is_python(interpreter) else None
     if not begin.startswith(b"\x7fELF"):
         return None
-    if _static(Path(found)):
+    if _static(Path(path)):
         raise NoLibrary(f"{program} is linked statically, so nothing can stand between it and MPI")
-    return _libmpi(run(["ldd", found]).stdout) or (_of_python(found) if _is_python(found) else None)
+    return _libmpi(run(["ldd", path]).stdout) or (_of_python(path) if _is_python(path) else None)
 
 
 def _libmpi(listed: str) -> Path | None:
@@ -126,7 +126,7 @@ def find_compiler(mpi: Path | None, launcher: str) -> Compiler:
     """The wrapper that belongs to the MPI of the program, else of the launcher. Raises `NoLibrary`."""
     version = _version_of(mpi) if mpi is not None else ""
     family = _family_of(version) if version else ""
-    seen = []
+    others = []
     for path in _candidates(mpi, launcher):
         compiler = _examine(path)
         if compiler is None:
@@ -137,10 +137,10 @@ def find_compiler(mpi: Path | None, launcher: str) -> Compiler:
             offered = run([sys.executable, "-IS", "-c", _OFFERED, str(mpi)], " ".join(compiler.declared))
             # a program may look for what its MPI lacks, and shall not find it in the profiling library
             return compiler._replace(declared=compiler.declared.intersection(offered.stdout.split()))
-        seen.append(f"{path} is {compiler.family}'s")
-    if not seen:
+        others.append(f"{path} is {compiler.family}'s")
+    if not others:
         raise NoLibrary("no mpicc that compiles: load the MPI's module, or install its development files")
-    raise NoLibrary(f"no mpicc of {version.split(',')[0]}: {'; '.join(seen)}")
+    raise NoLibrary(f"no mpicc of {version.split(',')[0]}: {'; '.join(others)}")
 
 
 def _candidates(mpi: Path | None, launcher: str) -> Iterator[str]:
@@ -148,10 +148,10 @@ def _candidates(mpi: Path | None, launcher: str) -> Iterator[str]:
     folders = []
     if mpi is not None:
         folders += [parent / "bin" for path in (mpi, mpi.resolve()) for parent in path.parents[1:4]]
-    found = shutil.which(launcher) if launcher else None
-    if found is not None:
-        folders += [Path(found).parent, Path(found).resolve().parent]
-        flavour = Path(found).name.partition(".")[2]  # mpirun.mpich
+    launcher_path = shutil.which(launcher) if launcher else None
+    if launcher_path is not None:
+        folders += [Path(launcher_path).parent, Path(launcher_path).resolve().parent]
+        flavour = Path(launcher_path).name.partition(".")[2]  # mpirun.mpich
     else:
         flavour = ""
     names = [f"mpicc.{flavour}", *_COMPILERS] if flavour in ("openmpi", "mpich") else list(_COMPILERS)
@@ -166,24 +166,24 @@ def _candidates(mpi: Path | None, launcher: str) -> Iterator[str]:
 def _examine(path: str) -> Compiler | None:
     """What mpi.h says; None if it does not compile one."""
     text = "#include <mpi.h>\nnpc_open OPEN_MPI OMPI_MAJOR_VERSION\nnpc_mpich MPICH_NUMVERSION\n"
-    said = run([path, "-E", "-P", "-x", "c", "-"], text)
-    if said.returncode:
+    preprocessed = run([path, "-E", "-P", "-x", "c", "-"], text)
+    if preprocessed.returncode:
         return None
-    open_mpi = re.search(r"^npc_open 1 (\d+)", said.stdout, re.M)
-    mpich = re.search(r"^npc_mpich (\d+)", said.stdout, re.M)
+    open_mpi = re.search(r"^npc_open 1 (\d+)", preprocessed.stdout, re.M)
+    mpich = re.search(r"^npc_mpich (\d+)", preprocessed.stdout, re.M)
     if open_mpi is None and mpich is None:
         return None
-    declared = frozenset(re.findall(r"\b(MPI_\w+)\s*\(", said.stdout))
+    declared = frozenset(re.findall(r"\b(MPI_\w+)\s*\(", preprocessed.stdout))
     number = open_mpi or mpich
     assert number is not None
     return Compiler(path, OPEN_MPI if open_mpi else MPICH, number[1], declared)
 
 
 def _version_of(mpi: Path) -> str:
-    said = run([sys.executable, "-IS", "-c", _VERSION, str(mpi)])
-    if said.returncode or not said.stdout.strip():
+    printed = run([sys.executable, "-IS", "-c", _VERSION, str(mpi)])
+    if printed.returncode or not printed.stdout.strip():
         raise NoLibrary(f"{mpi} does not say its version")
-    return said.stdout.strip()
+    return printed.stdout.strip()
 
 
 def _family_of(version: str) -> str:

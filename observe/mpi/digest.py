@@ -99,15 +99,15 @@ def flows_of(profiles: Iterable[RankProfile]) -> list[RankFlow]:
 def collectives_of(profiles: Iterable[RankProfile]) -> dict[str, CollectiveCalls]:
     """Operation → collective calls, one for each rank that took part, with their own bytes; those of one rank
     with itself are none."""
-    found: dict[str, CollectiveCalls] = {}
+    collectives: dict[str, CollectiveCalls] = {}
     for profile in profiles:
-        alone = {each.key for each in profile.communicators if each.size == 1}
-        for each in profile.calls:
-            name = operation(each.call)
-            if name and each.communicator not in alone:
-                size, calls = found.get(name, CollectiveCalls(0.0, 0))
-                found[name] = CollectiveCalls(size + each.bytes, calls + each.calls)
-    return found
+        alone = {communicator.key for communicator in profile.communicators if communicator.size == 1}
+        for calls in profile.calls:
+            name = operation(calls.call)
+            if name and calls.communicator not in alone:
+                size, number = collectives.get(name, CollectiveCalls(0.0, 0))
+                collectives[name] = CollectiveCalls(size + calls.bytes, number + calls.calls)
+    return collectives
 
 
 def sizes_of(profiles: Sequence[RankProfile]) -> Counter[int]:
@@ -116,18 +116,18 @@ def sizes_of(profiles: Sequence[RankProfile]) -> Counter[int]:
     MPI_Sendrecv has the bytes of both ways: half of them is one message. Calls to MPI_PROC_NULL are among
     those without bytes, and send no message.
     """
-    found: Counter[int] = Counter()
-    for each in _all(profiles):
-        if each.call in SENDS:
-            both_ways = "endrecv" in each.call and each.size_class > 0
-            found[each.size_class - both_ways] += each.calls
-    sent = sum(peer.messages for each in profiles for peer in each.peers if peer.kind == "user")
-    found[0] = max(0, found[0] - max(0, found.total() - sent))
-    return +found
+    sizes: Counter[int] = Counter()
+    for calls in _all(profiles):
+        if calls.call in SENDS:
+            both_ways = "endrecv" in calls.call and calls.size_class > 0
+            sizes[calls.size_class - both_ways] += calls.calls
+    sent = sum(peer.messages for profile in profiles for peer in profile.peers if peer.kind == "user")
+    sizes[0] = max(0, sizes[0] - max(0, sizes.total() - sent))
+    return +sizes
 
 
 def _all(profiles: Iterable[RankProfile]) -> Iterable[Calls]:
-    return (each for profile in profiles for each in profile.calls)
+    return (calls for profile in profiles for calls in profile.calls)
 
 
 def _calls(profiles: Sequence[RankProfile]) -> list[CallTotals]:

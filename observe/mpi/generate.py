@@ -151,7 +151,7 @@ def _body(call: Call, going_on: str) -> list[str]:
         *_before(call),
         f"int code = {going_on};",
         "if (npc_leave(self, code)) {",
-        *(f"    {line}" for line in _told(call)),
+        *(f"    {line}" for line in _after(call)),
         "}",
         "return code;",
     ]
@@ -178,13 +178,13 @@ def _before(call: Call) -> list[str]:
         lines.append("const MPI_Request *was = npc_requests(self, incount, array_of_requests);")
         if "array_of_statuses" in call.args:
             lines.append("array_of_statuses = npc_statuses(self, incount, array_of_statuses);")
-    for what, told in _ENDING.items():
+    for what, line in _ENDING.items():
         if call.does(what):
-            lines.append(told)
+            lines.append(line)
     return lines
 
 
-#: Told before the call, after which the handle is no more.
+#: Before the call, after which the handle is no more.
 _ENDING: Final = {
     "free_comm": "npc_comm_freed(self, *freed_comm);",
     "free_win": "npc_win_freed(self, *freed_win);",
@@ -194,7 +194,7 @@ _ENDING: Final = {
 }
 
 
-def _told(call: Call) -> list[str]:
+def _after(call: Call) -> list[str]:
     """What the runtime is told after a call that succeeded; the last line ends it."""
     if call.does("complete"):
         return [_completed(call)]
@@ -208,8 +208,8 @@ def _told(call: Call) -> list[str]:
         lines += _collective_bytes(call)
         size = "bytes"
     elif any(key in call.roles for key in ("send", "receive", "put", "get", "read", "write")):
-        told, size = _moved(call, on)
-        lines += told
+        moved, size = _moved(call, on)
+        lines += moved
     lines += _made(call, on)
     if call.does("collective") and call.form != "split":
         lines.append(_collective(call, on))
@@ -231,8 +231,8 @@ def _completed(call: Call) -> str:
     if "outcount" in call.args:
         return f"npc_count_completed(self, *outcount, array_of_indices, was, {statuses});"
     if "indx" in call.args:
-        found = "*flag && *indx != MPI_UNDEFINED" if "flag" in call.args else "*indx != MPI_UNDEFINED"
-        return f"npc_count_completed(self, {found}, indx, was, {statuses});"
+        number = "*flag && *indx != MPI_UNDEFINED" if "flag" in call.args else "*indx != MPI_UNDEFINED"
+        return f"npc_count_completed(self, {number}, indx, was, {statuses});"
     n, was = ("incount", "was") if "incount" in call.args else ("1", "&was")
     n = f"*flag ? {n} : 0" if "flag" in call.args else n
     return f"npc_count_completed(self, {n}, NULL, {was}, {statuses});"
@@ -295,8 +295,8 @@ def _made(call: Call, on: str) -> list[str]:
     if call.does("new_file"):
         return ["npc_file_made(self, *newfile);"]
     if call.does("match"):
-        found = "if (*flag)\n            " if "flag" in call.args else ""
-        return [f"{found}npc_matched(self, {on}, status);"]
+        condition = "if (*flag)\n            " if "flag" in call.args else ""
+        return [f"{condition}npc_matched(self, {on}, status);"]
     return []
 
 
@@ -352,8 +352,8 @@ def _summed(call: Call, text: str) -> str:
         return f"npc_bytes((uint64_t){number} * (uint64_t){counts[1]}, {datatype})"
     if not counts[0].endswith("s"):
         return _bytes(text)
-    each = f"{counts[0]}[i]" if over != "neighbours" else f"npc_is_neighbour(comm, i) ? {counts[0]}[i] : 0"
+    element = f"{counts[0]}[i]" if over != "neighbours" else f"npc_is_neighbour(comm, i) ? {counts[0]}[i] : 0"
     if datatype.endswith("s"):
-        each = f"npc_bytes((uint64_t)({each}), {datatype}[i])"
-        return f"NPC_SUM(i, {members}, {each})"
-    return f"npc_bytes(NPC_SUM(i, {members}, {each}), {datatype})"
+        element = f"npc_bytes((uint64_t)({element}), {datatype}[i])"
+        return f"NPC_SUM(i, {members}, {element})"
+    return f"npc_bytes(NPC_SUM(i, {members}, {element}), {datatype})"

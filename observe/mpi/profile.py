@@ -159,4 +159,4 @@ class RankProfile:
         """The part of it inside MPI, of the thread that spent most where several call MPI."""
         if self.mpi_by_thread:
             return max(self.mpi_by_thread)
-        return sum(each.seconds for each in self.calls)
+        return sum(calls.seconds for calls in self.calls)

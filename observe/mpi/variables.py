@@ -52,12 +52,12 @@ def read_counters(table: bytes, columns: bytes) -> RankCounters:
     read = np.frombuffer(columns, _COLUMN)
     variables = tuple(
         Variable(
-            name=_text(each["name"]),
-            kind=_text(each["kind"]),
-            description=_text(each["about"]),
-            unit=_text(each["unit"]),
+            name=_text(column["name"]),
+            kind=_text(column["kind"]),
+            description=_text(column["about"]),
+            unit=_text(column["unit"]),
         )
-        for each in read
+        for column in read
     )
     names = [variable.name for variable in variables]
     snapshots = tuple(

@@ -18,9 +18,12 @@ from npc.catalogue import on_any_nodes
 from npc.cron.series import case_of, label, parameters
 from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.figures.allocation import allocations, maps
-from npc.figures.chart import Axis, Chart, Grid, HeatCell, Tick, time_axis
+from npc.figures.chart import Axis, Chart, Tick, time_axis
+from npc.figures.grid import Grid, GridCell
 from npc.figures.nights import Course, NightPoint, course_names, traces, value_axis
-from npc.figures.printed import save, save_counts, save_grid
+from npc.figures.printed import save
+from npc.figures.printed_grids import save_grids
+from npc.figures.scale import ratio_scale
 from npc.figures.source import source_line
 from npc.machine.fabric import Topology, in_order
 from npc.records.history import HistoryRow
@@ -37,6 +40,9 @@ _ONE_COLUMN: Final = 6
 #: Nodes and nights in one heat map, at most; the newest nights.
 MAX_NODES: Final = 256
 MAX_NIGHTS: Final = 90
+#: A cell's width and, of few nodes, the height of all in hundredths of an inch.
+_WIDE: Final = 26.0
+_TALL: Final = 240.0
 
 
 class HistoryPicture(NamedTuple):
@@ -215,9 +221,9 @@ def allocation(
         return False
     platform = points[0].key.platform
     told = plural(len({point.run for point in points}), "night")
-    save_counts(
+    save_grids(
         maps(found, topology), path, title=f"Nodes allocated on {platform}", subtitle=told,
-        source=_source(points), unit="nights",
+        source=_source(points),
     )  # fmt: skip
     return True
 
@@ -236,7 +242,7 @@ def health(points: Sequence[HistoryRow], path: Path, topology: Topology | None =
     nights = list(begun(points).items())[-MAX_NIGHTS:]
     one_a_day = len({time[:10] for _, time in nights}) == len(nights)
     cells = [
-        HeatCell(row, column, relative[node, run], "")
+        GridCell(row, column, relative[node, run], "")
         for row, node in enumerate(nodes)
         for column, (run, _) in enumerate(nights)
         if (node, run) in relative
@@ -248,11 +254,15 @@ def health(points: Sequence[HistoryRow], path: Path, topology: Topology | None =
         rows=tuple(_named(node, topology) for node in nodes),
         columns=tuple(time[:10] if one_a_day else time[5:16].replace("T", " ") for _, time in nights),
         cells=tuple(cells),
-        source=_source(points),
+        scale=ratio_scale(relative.values()),
+        filled=True,
+        side=min(max(_TALL / len(nodes), _WIDE), 2 * _WIDE),
+        wide=_WIDE,
     )
-    save_grid(
-        grid,
+    save_grids(
+        [grid],
         path,
+        source=_source(points),
         subtitle="median of what a node measured, over that of all that measured the same in that night",
     )
     return True

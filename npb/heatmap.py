@@ -15,6 +15,7 @@ from typing import Final
 
 from npc.figures.chart import Axis, Chart, Mark, Note, Tick, Trace, linear_ticks, quantity_axis
 from npc.figures.pairs import Pair, Pairs
+from npc.figures.scale import ratio_scale
 from npc.machine.fabric import Topology
 from npc.records.pair_verdicts import Localisation, PairResult
 from npc.records.units import format_quantity
@@ -23,8 +24,10 @@ from npc.records.units import format_quantity
 MAX_NODES: Final = 128
 #: Nodes that are named in the strip.
 _MOST_NAMED: Final = 12
-#: The colours span this factor either way at least.
-_LEAST_FACTOR: Final = 1.1
+#: The side of all pairs, and of one at least and at most, in hundredths of an inch.
+_SIDE: Final = 600.0
+_LEAST_CELL: Final = 24.0
+_MOST_CELL: Final = 120.0
 
 
 def draw(
@@ -43,7 +46,7 @@ def draw(
     A pair measured several times shows the median of its values. Raises OSError if `path` cannot be
     written, ValueError if there are no results.
     """
-    from npc.figures.printed import save_grid
+    from npc.figures.printed_grids import save_grids
 
     if not results:
         raise ValueError("no pairs to draw")
@@ -69,12 +72,14 @@ def draw(
     )
     nodes = len(pairs.groups[0][1])
     columns = f"client (median of each group, about {nodes} nodes)" if nodes > 1 else "client"
-    save_grid(
-        replace(grid, column_title=columns, source=source),
+    scale = ratio_scale((cell.value for cell in grid.cells if cell.value is not None), finest=1)
+    side = min(max(_SIDE / len(grid.rows), _LEAST_CELL), _MOST_CELL)
+    save_grids(
+        [replace(grid, column_title=columns, scale=scale, side=side)],
         path,
         subtitle=localisation.conclusion(named, 3),
+        source=source,
         below=_strip(pairs, localisation) if len(pairs.hosts) > MAX_NODES else None,
-        least=_LEAST_FACTOR,
     )
 
 

@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from npc.figures.chart import Grid, HeatCell
+from npc.figures.grid import Grid, GridCell
+from npc.figures.scale import count_scale
 from npc.machine.fabric import natural, racks, short_name
 from npc.records.history import HistoryRow
 from npc.records.units import plural
@@ -83,7 +84,7 @@ def allocations(
 
 
 def maps(found: Sequence[Allocation], topology: Topology | None = None) -> list[Grid]:
-    """A map for each; racks are columns."""
+    """A map for each, all with the same colours; racks are columns."""
     hosts = frozenset[str]().union(*(each.known for each in found))
     columns = racks(hosts, topology)
     blocks = all(name in members for name, members in columns)
@@ -94,6 +95,8 @@ def maps(found: Sequence[Allocation], topology: Topology | None = None) -> list[
         for column, (_, members) in enumerate(columns)
         for host in members
     }
+    most = max((nights for each in found for nights in each.nights.values()), default=0)
+    scale = count_scale(most, "nights")
     return [
         Grid(
             ident=f"allocation-{each.benchmark.replace(' ', '-')}",
@@ -102,11 +105,9 @@ def maps(found: Sequence[Allocation], topology: Topology | None = None) -> list[
             rows=tuple(f"+{number}" if blocks else str(number) for number in numbers),
             columns=tuple(name for name, _ in columns),
             cells=tuple(
-                HeatCell(
-                    *place[host], None, _tip(host, each.nights.get(host, 0)), count=each.nights.get(host, 0)
-                )
-                for host in sorted(hosts, key=natural)
+                _cell(*place[host], host, each.nights.get(host, 0)) for host in sorted(hosts, key=natural)
             ),
+            scale=scale,
             row_title="node after it" if blocks else "node",
             column_title="first node" if blocks else "rack",
         )
@@ -131,8 +132,9 @@ def _last_number(host: str) -> int:
     return int(found[-1]) if found else 0
 
 
-def _tip(host: str, nights: int) -> str:
-    return f"{host}\nin {plural(nights, 'night')}"
+def _cell(row: int, column: int, host: str, nights: int) -> GridCell:
+    label = str(nights) if nights else ""
+    return GridCell(row, column, nights, f"{host}\nin {plural(nights, 'night')}", label=label)
 
 
 def _most(allocation: Allocation) -> str:

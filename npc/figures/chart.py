@@ -1,18 +1,16 @@
-"""A figure, described once: lines, bands and marks over two axes, or a grid of coloured cells.
+"""A chart, described once: lines, bands and marks over two axes.
 
-`npc.figures.svg` draws it for the screen, `npc.figures.printed` by Matplotlib for print. Colours have names,
-to which each of the two gives its shades.
+`npc.figures.svg` draws it for the screen, `npc.figures.printed` by Matplotlib for print.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import pairwise
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from npc.records.units import format_quantity, format_size
 
@@ -327,121 +325,3 @@ def _digits(ticks: Sequence[float]) -> int:
         ):
             return max(digits, 3) if any(tick >= 100 for tick in ticks) else digits
     return 6
-
-
-def short(name: str) -> str:
-    """A name that finds room beside a grid."""
-    return name if len(name) <= 22 else f"{name[:10]}…{name[-10:]}"
-
-
-# --- grids -----------------------------------------------------------------------------------------------
-
-State = Literal["", "failed"]
-#: Of no count or amount, then from little to most: cividis, which people with any common colour blindness and
-#: a print in grey keep in order (Nuñez, Anderton, Renslow, PLOS ONE 13(7), 2018).
-DEPTH_COLOURS: Final = ("#d9d9d9", "#fde737", "#c8b866", "#948e77", "#666970", "#35456c", "#00224e")
-#: Colours of counts and amounts above zero.
-DEPTHS: Final = len(DEPTH_COLOURS) - 1
-#: Ratios between neighbouring classes of a logarithmic scale.
-_FACTORS: Final = (2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1e3, 1e6)
-#: Widths of the classes of a linear one, up to a power of ten.
-_STEPS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-
-
-class Scale(NamedTuple):
-    """The colours of amounts from zero on: edges part them into classes, a colour each; nothing has its own.
-    unit: SI, or 1."""
-
-    unit: str
-    edges: tuple[float, ...]
-
-    def depth(self, amount: float) -> int:
-        """The number of an amount's colour: 0 nothing, 1 little … `DEPTHS` most."""
-        return self._colour(bisect_left(self.edges, amount)) if amount > 0 else 0
-
-    def _colour(self, place: int) -> int:
-        """That of the class at a place: few classes are as far apart as they can be."""
-        return 1 + (place * (DEPTHS - 1) // len(self.edges) if self.edges else 0)
-
-    def words(self) -> list[tuple[str, str]]:
-        """(class, meaning) of every colour, for a legend."""
-        named = [format_quantity(edge, self.unit, 3) for edge in self.edges]
-        meanings = [f"to {named[0]}"] if named else ["any"]
-        meanings += [f"{low} to {high}" for low, high in pairwise(named)]
-        meanings += [f"above {named[-1]}"] if named else []
-        return [("n0", "none"), *((f"n{self._colour(at)}", words) for at, words in enumerate(meanings))]
-
-
-NO_SCALE: Final = Scale("1", ())
-
-
-def linear_scale(amounts: Iterable[float], unit: str) -> Scale:
-    """Classes of equal width, from nothing to above the largest amount."""
-    most = max(amounts, default=0.0)
-    if most <= 0:
-        return Scale(unit, ())
-    power = 10.0 ** math.floor(math.log10(most / DEPTHS))
-    step = next(each for each in _STEPS if each * power >= most / DEPTHS * (1 - 1e-9)) * power
-    edges = (float(f"{number * step:.12g}") for number in range(1, DEPTHS))
-    return Scale(unit, tuple(edge for edge in edges if edge < most))
-
-
-def log_scale(amounts: Iterable[float], unit: str) -> Scale:
-    """Classes that are each as many times as wide as the one before, so that the least amount is in one of
-    the first."""
-    known = [amount for amount in amounts if amount > 0]
-    if not known:
-        return Scale(unit, ())
-    top = 10.0 ** math.floor(math.log10(max(known)))
-    factor = next((each for each in _FACTORS if top / each ** (DEPTHS - 2) <= min(known)), _FACTORS[-1])
-    edges = [top / factor**power for power in reversed(range(DEPTHS - 1))]
-    return Scale(unit, tuple(edge for edge in edges if min(known) <= edge < max(known)))
-
-
-@dataclass(frozen=True, slots=True)
-class HeatCell:
-    """A cell: its ratio to what is normal (above 1 is good), or why it has none; or how often something was
-    used; or an amount on the grid's scale."""
-
-    row: int
-    column: int
-    ratio: float | None
-    tip: str
-    record: str = ""
-    state: State = ""
-    blamed: bool = False
-    count: int | None = None
-    amount: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Coloured cells with names of rows and columns; `blamed` names stand out.
-
-    groups: (name, number of its rows) of what rows belong to, from the first row on, each drawn apart from
-    the next with its name on the left; none where they belong to nothing.
-    """
-
-    ident: str
-    title: str
-    text: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    cells: tuple[HeatCell, ...]
-    row_title: str = ""
-    column_title: str = ""
-    source: str = ""
-    blamed: frozenset[str] = frozenset()
-    #: Whether places without a cell are something that was not measured.
-    filled: bool = False
-    #: The longest side of a cell in pixels, and its width where it is no square.
-    side: float = 26.0
-    wide: float = 0.0
-    groups: tuple[tuple[str, int], ...] = ()
-    #: The colours of the cells' amounts.
-    scale: Scale = NO_SCALE
-
-    @property
-    def most(self) -> int | None:
-        """The largest count; None of a grid of ratios."""
-        return max((cell.count for cell in self.cells if cell.count is not None), default=None)

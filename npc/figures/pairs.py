@@ -9,7 +9,8 @@ from functools import cached_property
 from statistics import median
 from typing import Final
 
-from npc.figures.chart import Grid, HeatCell
+from npc.figures.grid import Grid, GridCell
+from npc.figures.scale import RATIOS
 from npc.machine.fabric import Topology, in_order, neighbours, short_name
 from npc.records.nodes import relative
 from npc.records.units import format_quantity
@@ -80,6 +81,7 @@ class Pairs:
             cells=tuple(
                 self._of_groups() if grouped else self._of_pairs({frozenset(link) for link in links})
             ),
+            scale=RATIOS,
             row_title="server",
             column_title="client",
             blamed=frozenset(
@@ -91,7 +93,7 @@ class Pairs:
             side=24.0,
         )
 
-    def _of_pairs(self, links: Collection[frozenset[str]]) -> Iterator[HeatCell]:
+    def _of_pairs(self, links: Collection[frozenset[str]]) -> Iterator[GridCell]:
         """A cell a pair; what was measured one way round only stands on both sides of the diagonal."""
         number = {host: place for place, host in enumerate(self.hosts)}
         for pair, ratio in self.ratios.items():
@@ -101,17 +103,17 @@ class Pairs:
                 said = f"{format_quantity(median(self.values[pair]), self.unit)}, {ratio:.3g}"
             both = [pair] if (client, server) in self.ratios else [pair, (client, server)]
             for row, column in both:
-                yield HeatCell(
+                yield GridCell(
                     number[row],
                     number[column],
                     ratio,
                     f"{client} → {server}\n{said}",
                     self.idents.get(pair, ""),
-                    "failed" if ratio is None else "",
+                    ratio is None,
                     frozenset(pair) in links,
                 )
 
-    def _of_groups(self) -> Iterator[HeatCell]:
+    def _of_groups(self) -> Iterator[GridCell]:
         """A cell for two groups of neighbouring hosts, whichever way round their pairs were measured."""
         group = {host: place for place, (_, members) in enumerate(self.groups) for host in members}
         found: defaultdict[tuple[int, int], list[float | None]] = defaultdict(list)
@@ -124,9 +126,9 @@ class Pairs:
             middle = median(known) if known else None
             said = "all failed" if middle is None else f"{middle:.3g} (worst {min(known):.3g})"
             names = f"{_name(*self.groups[column])} with {_name(*self.groups[row])}"
-            yield HeatCell(
+            yield GridCell(
                 row, column, middle, f"{names}\n{len(ratios)} pairs: {said}",
-                state="failed" if middle is None else "",
+                failed=middle is None,
             )  # fmt: skip
 
 

@@ -15,13 +15,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from markupsafe import Markup
 
-from npc.figures.chart import DEPTHS, Chart, Grid, Mark, Place, Trace, short
+from npc.figures.chart import Chart, Mark, Place, Trace
+from npc.figures.grid import Grid, short
+from npc.figures.scale import DARK
 
 #: Marks about (0, 0), in the order of `npc.figures.chart.Trace`.
 SHAPES: Final = (
@@ -66,7 +67,7 @@ def macros(template: Path = _TEMPLATE) -> Any:
         trim_blocks=True,
     )
     environment.filters |= {"px": "{:.1f}".format, "g": "{:g}".format, "short": short}
-    environment.globals |= {"shapes": SHAPES, "dot": DOT, "shade": shade, "depth": depth}
+    environment.globals |= {"shapes": SHAPES, "dot": DOT, "dark": DARK}
     return environment.get_template(template.name).module
 
 
@@ -187,30 +188,6 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
 
 #: Pixels between the groups of a grid.
 _APART: Final = 8.0
-#: Edges of the colours of a ratio to what is normal; below 1 is slow.
-EDGES: Final = (0.6, 0.8, 0.9, 0.95, 1.05, 1.1, 1.25, 1.6)
-
-
-def shade(ratio: float) -> int:
-    """The number of a ratio's colour: 0 the slowest … 8 the fastest, 4 normal. A border counts as inner."""
-    inner = ratio * (1 + 1e-12) if ratio < 1 else ratio * (1 - 1e-12)
-    return sum(inner >= edge for edge in EDGES)
-
-
-def depth(count: int, most: int) -> int:
-    """The number of a count's colour: 0 never, 1 rarely … 6 as often as the most."""
-    return -(-DEPTHS * count // most) if most else 0
-
-
-def depth_words(most: int) -> list[tuple[str, str]]:
-    """(class, meaning) of every colour of a grid of counts, for its legend."""
-    by_depth: dict[int, list[int]] = {}
-    for count in range(most + 1):
-        by_depth.setdefault(depth(count, most), []).append(count)
-    return [
-        (f"n{number}", str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}")
-        for number, counts in by_depth.items()
-    ]
 
 
 def draw_grid(grid: Grid) -> Markup:
@@ -260,12 +237,3 @@ class _Places:
 
 def _longest(names: Iterable[str]) -> int:
     return max((len(short(name)) for name in names), default=0)
-
-
-def shade_words() -> list[tuple[str, str]]:
-    """(class, meaning) of every colour of a grid, for its legend."""
-    named = [f"below {EDGES[0]:g}"]
-    named += [f"{low:g} to {high:g}" for low, high in pairwise(EDGES)]
-    named.append(f"above {EDGES[-1]:g}")
-    colours = [(f"h{number}", words) for number, words in enumerate(named)]
-    return [*colours, ("none", "not measured"), ("none crossed", "failed")]

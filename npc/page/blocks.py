@@ -9,14 +9,13 @@ from typing import ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
-from npc.figures.chart import Chart, Grid
+from npc.figures.chart import Chart
+from npc.figures.grid import Grid
 from npc.figures.svg import (
     Legend,
-    depth_words,
     draw,
     draw_grid,
     legend,
-    shade_words,
 )
 from npc.records.record import Record
 from npc.records.series import share_taken
@@ -194,8 +193,8 @@ class Figure:
     legend: tuple[Legend, ...] = ()
     #: (class, meaning) of its colours.
     shades: tuple[tuple[str, str], ...] = ()
-    #: What its colours are of.
-    scale: str = "ratio to what is normal here, below 1 is worse"
+    #: What its colours are of; empty where it has no colours.
+    scale: str = ""
     tables: tuple[Table, ...] = ()
     #: Files with a style sheet and a script of its own; the page has each once.
     style: Path | None = None
@@ -238,14 +237,7 @@ def chart_figure(chart: Chart, shows: str, reading: str, *tables: Table) -> Figu
 
 def grid_figure(grid: Grid, shows: str, reading: str, *tables: Table) -> Figure:
     """The figure of a grid, with its colours."""
-    return Figure(
-        grid.ident, grid.title, shows, reading, draw_grid(grid), shades=tuple(shade_words()), tables=tables
-    )
-
-
-def amounts_figure(grid: Grid, shows: str, reading: str, scale: str, *tables: Table) -> Figure:
-    """The figure of a grid of counts or amounts, with its colours. scale: of what."""
-    shades = tuple(grid.scale.words() if grid.most is None else depth_words(grid.most))
+    shades, scale = tuple(grid.scale.words()), grid.scale.title
     return Figure(grid.ident, grid.title, shows, reading, draw_grid(grid), (), shades, scale, tables)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from markupsafe import Markup
 
 import npc
-from npc.figures.chart import DEPTH_COLOURS
+from npc.figures.scale import SHADES
 from npc.page.blocks import Block, figures
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -47,7 +47,7 @@ def render(
     drawn = [figure for section in sections for figure in figures(section.blocks)]
     style = _texts(TEMPLATES / "page.css", [figure.style for figure in drawn])
     script = _texts(TEMPLATES / "page.js", [figure.script for figure in drawn])
-    style += "\n" + " ".join(f".n{number} {{ --h: {of} }}" for number, of in enumerate(DEPTH_COLOURS))
+    style += "\n" + " ".join(f".{name} {{ --h: {colour} }}" for name, colour in SHADES.items())
     environment = Environment(
         loader=FileSystemLoader([template.parent, TEMPLATES]),
         autoescape=True,

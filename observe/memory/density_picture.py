@@ -12,7 +12,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from npc.figures.chart import DEPTH_COLOURS, Trace
+from npc.figures.chart import Trace
+from npc.figures.scale import DEPTH_COLOURS
 from npc.figures.svg import BOTTOM, LEFT, NOTE_HEIGHT, RIGHT, WIDTH, Legend, macros, swatch
 from npc.observe.memory.figures import DensityMap, Depths, FirstTouch
 from npc.page.blocks import Figure, Table

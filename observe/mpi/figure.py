@@ -12,7 +12,8 @@ from itertools import groupby, pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from npc.figures.chart import Grid, HeatCell, linear_scale, log_scale
+from npc.figures.grid import Grid, GridCell
+from npc.figures.scale import linear_scale, log_scale
 from npc.machine.fabric import in_order, neighbours, places
 from npc.observe.mpi.records import Profile, Rank
 from npc.records.units import format_quantity
@@ -75,14 +76,14 @@ def calls_grid(profile: Profile, rows: Sequence[RankRow], ident: str, title: str
     longest = [name for name in seconds if seconds[name] >= _LEAST * profile.total]
     names = [_ALL, *longest[:_MOST_CALLS]]
     cells = [
-        HeatCell(place, column, None, tip, amount=amount)
+        GridCell(place, column, amount, tip)
         for place, row in enumerate(rows)
         for column, name in enumerate(names)
         for amount, tip in [_spent(row, name)]
     ]
     number = len(profile.ranks)
     told = ", ".join(f"{name} {format_quantity(seconds[name] / number, 's', 3)}" for name in longest)
-    amounts = [cell.amount or 0.0 for cell in cells]
+    amounts = [cell.value or 0.0 for cell in cells]
     return Grid(
         ident=ident,
         title=title,
@@ -93,7 +94,7 @@ def calls_grid(profile: Profile, rows: Sequence[RankRow], ident: str, title: str
         groups=_groups(rows),
         side=next(height for most, height in _HEIGHTS.items() if len(rows) <= most),
         wide=_WIDE,
-        scale=linear_scale(amounts, "s"),
+        scale=linear_scale(amounts, "s", "seconds a rank"),
     )
 
 
@@ -145,7 +146,7 @@ def peers_grid(profile: Profile, topology: Topology | None, ident: str, title: s
     for (source, target), (size, messages) in sums.items():
         words = f"{format_quantity(size, 'B', 3)} in {messages} messages"
         tip = f"{_called(rows[source])} → {_called(rows[target])}\n{words}"
-        cells.append(HeatCell(source, target, None, tip, amount=float(size)))
+        cells.append(GridCell(source, target, float(size), tip))
     within = sum(size for (source, target), (size, _) in sums.items() if rows[source] == rows[target])
     whole = sum(size for size, _ in sums.values())
     kind = kind_of(rows)
@@ -161,7 +162,7 @@ def peers_grid(profile: Profile, topology: Topology | None, ident: str, title: s
         column_title="receiver",
         filled=True,
         groups=_groups(rows),
-        scale=log_scale((cell.amount or 0.0 for cell in cells), "B"),
+        scale=log_scale((cell.value or 0.0 for cell in cells), "B", "bytes"),
     )
 
 
@@ -194,7 +195,8 @@ def snapshots_grid(profile: Profile, name: str, ident: str, title: str) -> Grid:
         raise KeyError(name)
     variable = next((each for each in profile.variables if each.name == name), None)
     growing = variable is not None and variable.kind in _GROWING
-    unit = _UNITS.get(variable.unit, "1") if variable else "1"
+    unit_name = (variable.unit if variable else "") or "count"
+    unit = _UNITS.get(unit_name, "1")
     every = -(-len(snapshots.times) // _MOST_MOMENTS)
     kept = list(range(len(snapshots.times)))[::-1][::every][::-1]
     step = -(-len(snapshots.names) // MOST_ROWS)
@@ -212,7 +214,7 @@ def snapshots_grid(profile: Profile, name: str, ident: str, title: str) -> Grid:
             if amount is not None:
                 when = f"{begins[column]:.4g} to {begins[column + 1]:.4g} s"
                 tip = f"{names[place]}, {when}\n{name}: {format_quantity(amount, unit, 4)}"
-                cells.append(HeatCell(place, column, None, tip, amount=max(0.0, amount)))
+                cells.append(GridCell(place, column, max(0.0, amount), tip))
     what = "What it gained" if growing else "Its value"
     words = (variable.description or name) if variable else name
     return Grid(
@@ -225,7 +227,7 @@ def snapshots_grid(profile: Profile, name: str, ident: str, title: str) -> Grid:
         column_title="seconds since the begin",
         filled=True,
         side=20.0,
-        scale=linear_scale([cell.amount or 0.0 for cell in cells], unit),
+        scale=linear_scale([cell.value or 0.0 for cell in cells], unit, unit_name),
     )
 
 

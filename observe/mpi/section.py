@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Final, NamedTuple
 
-from npc.figures.chart import Grid
+from npc.figures.grid import Grid
 from npc.observe.mpi.figure import (
     MOST_NARROW,
     MOST_ROWS,
@@ -39,8 +39,8 @@ from npc.page.blocks import (
     Figure,
     Table,
     Text,
-    amounts_figure,
     count,
+    grid_figure,
     quantity,
 )
 from npc.records.units import format_quantity, format_size
@@ -78,18 +78,18 @@ def _program(report: Report, _run: Run, observed: Observed, profile: Profile) ->
     rows = rows_of(profile, report.topology, most=MOST_NARROW)
     calls = calls_grid(profile, rows, report.ident(), f"Seconds inside MPI: {name}")
     reading = _CALLS.format(kind=_PLURAL[kind_of(rows)])
-    yield _figure(calls, reading, "seconds a rank", _ranks(profile, rows, observed))
+    yield _figure(calls, reading, _ranks(profile, rows, observed))
     yield from _waits(profile, observed)
     yield from _algorithms(profile)
     peers = peers_grid(profile, report.topology, report.ident(), f"Bytes sent: {name}")
     if peers:
-        yield _figure(peers, _PEERS, "bytes", _pairs(profile))
+        yield _figure(peers, _PEERS, _pairs(profile))
     yield from _counters(report, profile, name)
 
 
-def _figure(grid: Grid, reading: str, scale: str, table: Table) -> Figure:
+def _figure(grid: Grid, reading: str, table: Table) -> Figure:
     told = replace(grid, text=f"{grid.text} {BELOW}")
-    return amounts_figure(told, grid.text, reading, scale, table)
+    return grid_figure(told, grid.text, reading, table)
 
 
 def _notes(profile: Profile) -> Iterator[str]:
@@ -235,8 +235,7 @@ def _counters(report: Report, profile: Profile, name: str) -> Iterator[Block]:
     for variable in variables[:_MOST_COUNTERS]:
         grid = snapshots_grid(profile, variable, report.ident(), f"{variable} over time: {name}")
         kind = profile.snapshots.of if profile.snapshots else ""
-        unit = next((totals.unit for totals in profile.variables if totals.name == variable), "") or "count"
-        yield _figure(grid, _COUNTERS.format(kind=kind), unit, _courses(grid))
+        yield _figure(grid, _COUNTERS.format(kind=kind), _courses(grid))
     others = variables[_MOST_COUNTERS:]
     if others:
         yield Text(
@@ -261,9 +260,9 @@ def _courses(grid: Grid) -> Table:
     for place, name in enumerate(grid.rows):
         cells = [cell for cell in grid.cells if cell.row == place]
         if cells:
-            most = max(cells, key=lambda cell: cell.amount or 0.0)
-            mean = fmean(cell.amount or 0.0 for cell in cells)
-            courses.append(_Course(name, mean, most.amount or 0.0, grid.columns[most.column]))
+            most = max(cells, key=lambda cell: cell.value or 0.0)
+            mean = fmean(cell.value or 0.0 for cell in cells)
+            courses.append(_Course(name, mean, most.value or 0.0, grid.columns[most.column]))
     columns: list[Column[_Course]] = [
         Column("of", lambda course: course.name),
         Column("mean of a moment", lambda course: quantity(course.mean, grid.scale.unit)),

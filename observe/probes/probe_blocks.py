@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from npc.figures.chart import Grid, log_scale
-from npc.figures.chart import HeatCell as GridCell
+from npc.figures.grid import Grid, GridCell
+from npc.figures.scale import log_scale
 from npc.observe.probes.records import Events, NodeRow
 from npc.page.blocks import (
     BELOW,
@@ -17,8 +17,8 @@ from npc.page.blocks import (
     Cell,
     Column,
     Table,
-    amounts_figure,
     count,
+    grid_figure,
     percent,
     quantity,
 )
@@ -53,7 +53,7 @@ def probe_blocks(
     if grid:
         reading = _HISTOGRAM.format(rows="ranks" if grid.groups else "names, those that took longest first")
         described = replace(grid, text=f"{grid.text} {BELOW}")
-        yield amounts_figure(described, grid.text, reading, "events", table, by_rank)
+        yield grid_figure(described, grid.text, reading, table, by_rank)
     else:
         yield table
         yield by_rank
@@ -156,7 +156,7 @@ def _histogram(
             rows.append((name, Events.of(node_rows).durations))
     columns = [format_quantity(2**place * 1e-9, "s", 3) for place in range(classes[0], classes[-1] + 1)]
     cells = tuple(
-        GridCell(row, place - classes[0], None, _tip(name, place, events), launch.ident, amount=float(events))
+        GridCell(row, place - classes[0], float(events), _tip(name, place, events), launch.ident)
         for row, (name, classes_) in enumerate(rows)
         for place, events in sorted(classes_.items())
     )
@@ -170,7 +170,7 @@ def _histogram(
         cells=cells,
         column_title="at least",
         groups=tuple(groups),
-        scale=log_scale((cell.amount or 0.0 for cell in cells), "1"),
+        scale=log_scale((cell.value or 0.0 for cell in cells), "1", "events"),
     )
 
 

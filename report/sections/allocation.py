@@ -8,8 +8,8 @@ from dataclasses import replace
 from statistics import median
 
 from npc.figures.allocation import Allocation, maps
-from npc.figures.chart import Grid
-from npc.figures.chart import HeatCell as GridCell
+from npc.figures.grid import Grid, GridCell
+from npc.figures.scale import RATIOS
 from npc.machine.fabric import ELSEWHERE, Topology, natural, places
 from npc.page.blocks import (
     LONG,
@@ -19,7 +19,6 @@ from npc.page.blocks import (
     Figure,
     Table,
     Text,
-    amounts_figure,
     count,
     grid_figure,
     number,
@@ -114,7 +113,7 @@ def _allocated(report: Report, history: HistoryView, platform: str) -> Iterator[
             )
             last = allocation is allocations[-1]
             tables = [_nights(allocations, f"Nights by node and benchmark: {platform}")] if last else []
-            yield amounts_figure(named, shows if last else grid.text, _COUNTED, "nights", *tables)
+            yield grid_figure(named, shows if last else grid.text, _COUNTED, *tables)
 
 
 def _nights(allocations: Sequence[Allocation], caption: str) -> Table:
@@ -174,7 +173,7 @@ def _figure(report: Report, title: str, nodes: Sequence[NodeHistory]) -> Figure:
     for row, line in enumerate(lines):
         for column, node in enumerate(line):
             tip, lost = _tip(node), node.failed == node.rows
-            cells.append(GridCell(row, column, node.ratio, tip, node.record, "failed" if lost else ""))
+            cells.append(GridCell(row, column, node.ratio, tip, node.record, lost))
     slow = [node for node in nodes if node.ratio is not None and node.ratio < _LOOK]
     named = ", ".join(f"{node.name} {node.ratio:.3g}" for node in slow[:8]) or "none"
     shows = (
@@ -194,6 +193,7 @@ def _figure(report: Report, title: str, nodes: Sequence[NodeHistory]) -> Figure:
         rows=tuple(line[0].name for line in lines),
         columns=tuple(f"+{number}" if number else "" for number in range(max(map(len, lines)))),
         cells=tuple(cells),
+        scale=RATIOS,
         blamed=frozenset({*(node.name for node in slow), *slow_places}),
         side=30.0 if len(nodes) <= 256 else 18.0,
         groups=tuple(of_place.items()),

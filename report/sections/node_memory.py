@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
-from npc.figures.chart import Chart, Grid, Mark, Trace, linear_scale, quantity_axis
-from npc.figures.chart import HeatCell as GridCell
+from npc.figures.chart import Chart, Mark, Trace, quantity_axis
+from npc.figures.grid import Grid, GridCell
+from npc.figures.scale import linear_scale
 from npc.page.blocks import (
     BELOW,
     Block,
@@ -20,8 +21,8 @@ from npc.page.blocks import (
     Column,
     Figure,
     Table,
-    amounts_figure,
     chart_figure,
+    grid_figure,
     number,
     quantity,
     size_cell,
@@ -200,13 +201,13 @@ def _cores(report: Report, repeats: Sequence[Repeats], where: str) -> Iterator[F
         related = _RELATIONS[series.params["relation"]]
         tip = f"CPUs {one} and {other}\n{format_quantity(seconds, 's', 3)}, {related}"
         for row, column in ((one, other), (other, one)):
-            cells.append(GridCell(place[row], place[column], None, tip, series.ident, amount=seconds))
+            cells.append(GridCell(place[row], place[column], seconds, tip, series.ident))
     names = tuple(map(str, cpus))
     grid = Grid(
         report.ident(), f"Core-to-core latency{where}",
         f"{_CORES} {len(medians)} pairs of {len(cpus)} CPUs. {BELOW}",
-        names, names, tuple(cells), "CPU", "CPU", filled=True, side=24.0,
-        scale=linear_scale(medians.values(), "s"),
+        names, names, tuple(cells), linear_scale(medians.values(), "s", "time of one way"), "CPU", "CPU",
+        filled=True, side=24.0,
     )  # fmt: skip
     columns: list[Column[tuple[int, int]]] = [
         Column("CPU", lambda pair: number(pair[0], "d")),
@@ -216,7 +217,7 @@ def _cores(report: Report, repeats: Sequence[Repeats], where: str) -> Iterator[F
     ]
     slowest = sorted(medians, key=lambda pair: -medians[pair])
     table = Table.of(f"Numbers: core-to-core latency{where}", slowest, columns, folded=True)
-    yield amounts_figure(grid, _CORES, _CORES_READING, "time of one way", table)
+    yield grid_figure(grid, _CORES, _CORES_READING, table)
 
 
 class _Compared(NamedTuple):

@@ -117,7 +117,7 @@ def test_figure_9_counts_the_nodes_that_each_benchmark_had(points: list[HistoryR
         assert map_of_all.columns == tuple(f"{prefix}{rack}" for rack in range(20, 38))
         assert map_of_all.rows == tuple(map(str, range(1, 11)))
         assert len(map_of_all.cells) == len(everything.known)
-        assert sum(cell.count or 0 for cell in map_of_all.cells) == sum(everything.nights.values())
+        assert sum(cell.value or 0 for cell in map_of_all.cells) == sum(everything.nights.values())
     assert str(found["himeno"]) == "himeno: 112 of 178 nodes"
     (alone,) = allocations((point for point in points if point.key.benchmark == "qperf"), others=NODES)
     assert str(alone) == "qperf: 38 of 178 nodes"
@@ -126,7 +126,7 @@ def test_figure_9_counts_the_nodes_that_each_benchmark_had(points: list[HistoryR
 def test_a_map_of_nodes_without_racks_has_blocks_and_of_two_nodes_a_column(points: list[HistoryRow]) -> None:
     two = [point._replace(hosts=("a1", "a2")) for point in points[:9]]
     *_, both = maps(allocations(two))
-    assert (both.rows, both.columns, {cell.count for cell in both.cells}) == (("+0", "+1"), ("a1",), {9})
+    assert (both.rows, both.columns, {cell.value for cell in both.cells}) == (("+0", "+1"), ("a1",), {9})
     many = [point._replace(hosts=(f"n{number}",)) for number, point in enumerate(points[:70], 1)]
     *_, blocks = maps(allocations(many))
     assert (len(blocks.rows), blocks.columns[:2]) == (9, ("n1", "n10"))

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from npc.figures import chart as charts
 from npc.figures import svg
+from npc.figures.scale import RATIOS, count_scale
 from npc.machine.fabric import natural
 from npc.page.blocks import Figure
 from npc.records.history import CACHE
@@ -905,11 +906,11 @@ def test_dashes_are_seen_in_the_legend_beside_the_mark() -> None:
 
 
 def test_shades_are_symmetrical_about_normal() -> None:
-    assert svg.shade(1.0) == 4
-    assert [svg.shade(ratio) for ratio in (0.3, 0.7, 0.85, 0.93, 0.96, 1.04, 1.07, 1.2, 1.5, 2)] == [
+    assert RATIOS.depth(1.0) == 4
+    assert [RATIOS.depth(ratio) for ratio in (0.3, 0.7, 0.85, 0.93, 0.96, 1.04, 1.07, 1.2, 1.5, 2)] == [
         0, 1, 2, 3, 4, 4, 5, 6, 7, 8,
     ]  # fmt: skip
-    assert [name for name, _ in svg.shade_words()] == [*(f"h{n}" for n in range(9)), "none", "none crossed"]
+    assert [name for name, _ in RATIOS.words()] == [*(f"h{n}" for n in range(9)), "none", "none crossed"]
 
 
 def test_words_at_places_that_lie_on_each_other_are_said_once() -> None:
@@ -924,9 +925,9 @@ def test_words_at_places_that_lie_on_each_other_are_said_once() -> None:
 
 
 def test_depths_of_counts_are_as_many_as_the_counts_or_six() -> None:
-    assert svg.depth_words(0) == [("n0", "0")]
-    assert svg.depth_words(2) == [("n0", "0"), ("n3", "1"), ("n6", "2")]
-    assert svg.depth_words(30)[1:3] == [("n1", "1 to 5"), ("n2", "6 to 10")]
+    assert count_scale(0, "").words() == [("n0", "0")]
+    assert count_scale(2, "").words() == [("n0", "0"), ("n3", "1"), ("n6", "2")]
+    assert count_scale(30, "").words()[1:3] == [("n1", "1 to 5"), ("n2", "6 to 10")]
 
 
 def test_hosts_are_ordered_as_people_count() -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from npc.figures.chart import Chart, quantity_axis
 from npc.figures.labels import spread
-from npc.figures.printed import DPI, save
+from npc.figures.paper import DPI
+from npc.figures.printed import save
 from npc.machine.platform import Platform
 from npc.records.record import Record, replace
 from npc.roofline.analyse import analyse

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npc.figures import printed
+from npc.figures import paper
 from tests.gallery import FOLDER, PRINTED, SHOWN
 from tests.paths import ROOT
 
@@ -69,7 +69,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     def judge(figure: Any, path: Path) -> None:
         found[path.name] = list(faults(figure))
 
-    monkeypatch.setattr(printed, "_write", judge)
+    monkeypatch.setattr(paper, "write", judge)
     return found
 
 
@@ -84,7 +84,7 @@ def test_no_text_of_a_picture_is_cut_or_lies_on_another(
 
 
 def test_a_text_that_is_cut_and_two_on_each_other_are_seen() -> None:
-    with printed._figure((4.0, 3.0)) as figure:
+    with paper.new_figure((4.0, 3.0)) as figure:
         figure.text(0.5, 0.5, "one", rotation=40)
         figure.text(0.52, 0.5, "two")
         figure.text(0.9, 0.9, "too long for what is left")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from npc.figures.chart import DEPTH_COLOURS
+from npc.figures.scale import DEPTH_COLOURS
 from npc.figures.svg import draw
 from npc.observe.memory import section as memory
 from npc.observe.memory.density_picture import draw_density

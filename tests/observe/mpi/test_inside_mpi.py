@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from npc.figures.chart import DEPTHS, Grid, linear_scale, log_scale
+from npc.figures.grid import Grid
+from npc.figures.scale import DEPTHS, linear_scale, log_scale
 from npc.figures.svg import draw_grid
 from npc.machine.fabric import Topology, load
 from npc.observe.mpi import section as inside_mpi
@@ -56,7 +57,7 @@ def snapped(profiles: list[RankProfile]) -> Iterator[RankProfile]:
 
 def amounts(grid: Grid) -> dict[tuple[str, str], float]:
     """(name of the row, of the column) → amount."""
-    return {(grid.rows[c.row], grid.columns[c.column]): c.amount or 0.0 for c in grid.cells}
+    return {(grid.rows[c.row], grid.columns[c.column]): c.value or 0.0 for c in grid.cells}
 
 
 def test_a_rank_that_computes_longer_is_the_pale_row() -> None:

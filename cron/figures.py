@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
@@ -18,9 +17,9 @@ from npc.catalogue import on_any_nodes
 from npc.cron.series import case_of, label, parameters
 from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.figures.allocation import allocations, maps
-from npc.figures.chart import Axis, Chart, Tick, time_axis
+from npc.figures.chart import Axis, Chart, time_axis
 from npc.figures.grid import Grid, GridCell
-from npc.figures.nights import Course, NightPoint, course_names, traces, value_axis
+from npc.figures.nights import Course, NightPoint, chart, course_names, panels
 from npc.figures.printed import save
 from npc.figures.printed_grids import save_grids
 from npc.figures.scale import ratio_scale
@@ -31,7 +30,7 @@ from npc.records.nights import SeriesNight, begun, series_nights
 from npc.records.nodes import beside_others
 from npc.records.record import moment
 from npc.records.series import OBSERVED, Series
-from npc.records.units import METRICS, plural
+from npc.records.units import plural
 from npc.records.verdicts import Verdict
 
 #: Panels of one picture, at most, and in one column.
@@ -46,10 +45,12 @@ _TALL: Final = 240.0
 
 
 class HistoryPicture(NamedTuple):
-    """One picture: its file's name, its title, and its panels, each one test at all its numbers of nodes."""
+    """One picture."""
 
+    #: Its file's name without the suffix.
     name: str
     title: str
+    #: Each is one test at all its numbers of nodes.
     panels: list[list[Series]]
 
 
@@ -61,40 +62,35 @@ def over_nights(
 
     verdicts: of the nights, the oldest first.
     """
-    judged = _judged(verdicts)
+    judged, source = _judged(verdicts), _source(points)
     times = begun(points)
-    every = series_nights(points)
     moments = {run: moment(time).timestamp() for run, time in times.items()}
-    keys = [key for key, nights in every.items() if any(night.first for night in nights.values())]
-    source = _source(points)
-    for figure in pictures(keys):
-        columns = 1 if len(figure.panels) <= _ONE_COLUMN else 2
-        alike = _alike(figure.panels)
+    courses = {
+        key: course(key, nights, judged.get(key, {}), moments)
+        for key, nights in series_nights(points).items()
+        if any(night.first for night in nights.values())
+    }
+    for picture in pictures(courses):
+        columns = 1 if len(picture.panels) <= _ONE_COLUMN else 2
+        rows = -(-len(picture.panels) // columns)
+        alike = _alike(picture.panels)
         x = time_axis("Night (UTC)", moments.values(), most=9 if columns == 1 else 5)
-        many = len(figure.panels) > 2
-        rows = -(-len(figure.panels) // columns)
-        unlabelled = Axis("", x.low, x.high, False, tuple(Tick(tick.value, "") for tick in x.ticks))
+        unlabelled = replace(x, title="", ticks=tuple(tick._replace(label="") for tick in x.ticks))
+        many = len(picture.panels) > 2
         charts = [
-            _chart(
-                [
-                    course(key, every[key], judged.get(key, {}), moments)._replace(name=name)
-                    for key, name in zip(panel, course_names(panel), strict=True)
-                ],
-                panel,
-                x if number % rows == 0 or number == len(figure.panels) else unlabelled, many, alike,
-            )
-            for number, panel in enumerate(figure.panels, 1)
-        ]  # fmt: skip
-        path = folder / f"{figure.name}.png"
+            _chart([courses[key] for key in panel], panel, x if is_lowest else unlabelled, many, alike)
+            for number, panel in enumerate(picture.panels, 1)
+            for is_lowest in [number % rows == 0 or number == len(picture.panels)]
+        ]
+        path = folder / f"{picture.name}.png"
         of_all = "".join(f", {name}={value}" for name, value in alike.items())
-        height = 1.9 + max(rows * (1.4 if many else 3.4), 4.6)
         save(
             [replace(chart, source=source) for chart in charts],
             [path],
-            title=f"{figure.title} on {figure.panels[0][0].platform}",
+            title=f"{picture.title} on {picture.panels[0][0].platform}",
             subtitle=f"{_when(list(times.values()))}{of_all}",
             columns=columns,
-            inches=(12.0, height),
+            inches=(12.0, 1.9 + max(rows * (1.4 if many else 3.4), 4.6)),
             legend="ends",
         )
         yield path
@@ -104,21 +100,20 @@ def pictures(keys: Iterable[Series]) -> Iterator[HistoryPicture]:
     """Which series go into which picture: each is one benchmark, or one test of it where these are many; what
     was observed of a program apart from how fast it was."""
     of_benchmark: dict[str, list[list[Series]]] = {}
-    for _, same in groupby(sorted(keys, key=_panel), key=_panel):
-        panel = sorted(same, key=lambda key: (key.nodes, key.size or 0, key.params))
+    for panel in panels(sorted(keys, key=lambda key: on_any_nodes(key).order)).values():
         observed = f" {OBSERVED}" if panel[0].case == OBSERVED else ""
         of_benchmark.setdefault(panel[0].benchmark + observed, []).append(panel)
-    for benchmark, panels in of_benchmark.items():
-        parts = {benchmark: panels}
-        if len(panels) > _MOST_PANELS:
+    for benchmark, of_all in of_benchmark.items():
+        parts = {benchmark: of_all}
+        if len(of_all) > _MOST_PANELS:
             parts = {}
-            for panel in panels:
+            for panel in of_all:
                 parts.setdefault(case_of(panel[0]), []).append(panel)
-        for title, mine in parts.items():
+        for title, of_part in parts.items():
             name = "-".join("".join(c if c.isalnum() else "_" for c in word) for word in title.split())
             name = name or "series"
-            for number, first in enumerate(range(0, len(mine), _MOST_PANELS), 1):
-                some = mine[first : first + _MOST_PANELS]
+            for number, first in enumerate(range(0, len(of_part), _MOST_PANELS), 1):
+                some = of_part[first : first + _MOST_PANELS]
                 yield HistoryPicture(name if number == 1 else f"{name}-{number}", title, some)
 
 
@@ -140,10 +135,6 @@ def _alike(panels: Sequence[Sequence[Series]]) -> dict[str, str]:
 def _of_panel(keys: Sequence[Series]) -> Series:
     """The series of a panel, or what those at several numbers of nodes have in common."""
     return keys[0] if len(keys) == 1 else on_any_nodes(keys[0])
-
-
-def _panel(key: Series) -> tuple[object, ...]:
-    return on_any_nodes(key).order
 
 
 def _judged(verdicts: Iterable[NightVerdict]) -> dict[Series, dict[str, SeriesVerdict]]:
@@ -195,15 +186,16 @@ def _chart(
 ) -> Chart:
     """A panel: one test at all its numbers of nodes. many: there are many panels, so that each is small.
     alike: names of parameters that stand above all of them."""
-    key, metric = keys[0], keys[0].metric
-    title = label(_of_panel(keys), alike).removeprefix(f"{key.benchmark} ")
-    name = "" if many else metric.replace("_", " ").capitalize()
-    y = value_axis(name, courses, METRICS[metric].unit, most=6 if many else 9)
-    drawn = [trace for trace, _ in traces(courses, y)]
+    metric = keys[0].metric
+    named = [of_key._replace(name=name) for of_key, name in zip(courses, course_names(keys), strict=True)]
+    y_title = "" if many else metric.replace("_", " ").capitalize()
+    drawn, _ = chart(named, metric, x, y_title=y_title, most=6 if many else 9)
     if len(courses) == 1:
-        name = "median of a night" + "; shaded: the range of its samples" * bool(drawn[0].bands)
-        drawn[0] = replace(drawn[0], name=name, hover=False)
-    return Chart(ident="", title=title, text="", x=x, y=y, traces=tuple(drawn))
+        line, *others = drawn.traces
+        name = "median of a night" + "; shaded: the range of its samples" * bool(line.bands)
+        drawn = replace(drawn, traces=(replace(line, name=name, hover=False), *others))
+    title = label(_of_panel(keys), alike).removeprefix(f"{keys[0].benchmark} ")
+    return replace(drawn, title=title)
 
 
 def allocation(

@@ -12,9 +12,10 @@ from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
-from npc.figures.chart import CYCLE, Axis, Mark, Place, Trace, quantity_axis
+from npc.catalogue import on_any_nodes
+from npc.figures.chart import CYCLE, Axis, Chart, Mark, Place, Trace, quantity_axis
 from npc.records.series import Series
-from npc.records.units import format_size, plural
+from npc.records.units import METRICS, format_quantity, format_size, plural
 
 #: Verdict → shape and whether it is hollow; those that say that a number is missing stand at the foot.
 _VERDICTS: Final = {
@@ -39,27 +40,79 @@ _DAY_S: Final = 86400.0
 
 
 class NightPoint(NamedTuple):
-    """A night of a series. time: seconds since 1970. median, low, high: of its usable samples, NaN of none;
-    again: the median of its re-measurement. verdict: empty where it is PASS or not known. tip, record: as of
-    `npc.figures.chart.Mark`."""
+    """A night of a series."""
 
+    #: Seconds since 1970.
     time: float
+    #: Of its usable samples, in the metric's unit; NaN of none.
     median: float
     low: float
     high: float
+    #: The median of its re-measurement; NaN without one.
     again: float = math.nan
+    #: Empty where it is PASS or not known.
     verdict: str = ""
+    #: As of `npc.figures.chart.Mark`.
     tip: str = ""
     record: str = ""
 
 
 class Course(NamedTuple):
-    """A series over its nights, the oldest first. name: beside its line. changes: when another level began,
-    and what to call that."""
+    """A series over its nights, the oldest first."""
 
+    #: Beside its line.
     name: str
     nights: Sequence[NightPoint]
+    #: When another level began (seconds since 1970), and what to call that.
     changes: Sequence[tuple[float, str]] = ()
+
+
+class Level(NamedTuple):
+    """A horizontal line that a series was judged by."""
+
+    #: In the metric's unit.
+    value: float
+    name: str
+    colour: str
+    dashes: tuple[float, ...]
+    #: How to read it.
+    reading: str
+
+
+def panels(keys: Iterable[Series]) -> dict[Series, list[Series]]:
+    """Series that are drawn over each other, by what they have in common: one test at all its numbers of
+    nodes. Tests stand in the order in which they first appear."""
+    tests: dict[Series, list[Series]] = {}
+    for key in keys:
+        tests.setdefault(on_any_nodes(key), []).append(key)
+    for same in tests.values():
+        same.sort(key=lambda key: (key.nodes, key.size or 0, key.params))
+    return tests
+
+
+def chart(
+    courses: Sequence[Course],
+    metric: str,
+    x: Axis,
+    *,
+    y_title: str = "",
+    levels: Sequence[Level] = (),
+    most: int = 9,
+    marked: int = 0,
+) -> tuple[Chart, str]:
+    """A chart of some series with one metric, without id, title and text, and how to read it.
+
+    most: labels that the y axis has room for; marked: as of `traces`.
+    """
+    unit = METRICS[metric].unit
+    y = value_axis(y_title, courses, unit, [level.value for level in levels], most)
+    shown = list(traces(courses, y, marked=marked))
+    for level in levels:
+        name = f"{level.name}: {format_quantity(level.value, unit)}"
+        line = ((x.low, level.value), (x.high, level.value))
+        shown.append((Trace(name, level.colour, lines=(line,), dashes=level.dashes), level.reading))
+    reading = "; ".join(dict.fromkeys(words for _, words in shown))
+    return Chart("", "", "", x, y, tuple(trace for trace, _ in shown)), f"{reading}."
 
 
 def course_names(keys: Sequence[Series]) -> list[str]:

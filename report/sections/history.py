@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from npc.catalogue import on_any_nodes
 from npc.figures import nights
-from npc.figures.chart import Axis, Chart, Trace, time_axis
+from npc.figures.chart import time_axis
 from npc.figures.svg import sparkline
 from npc.page.blocks import (
     NOTHING,
@@ -48,19 +48,19 @@ _MOST_NIGHTS = 3000
 _MOST_SAMPLES = 8
 #: Nights that a chart marks one by one, at most: the last ones.
 _MOST_MARKS = 400
-#: Levels of ``verdict.json``: name, words, colour, dashes, how to read it.
-_LEVELS = (
-    ("reference", "usual value", "ink", (1.5, 2.5), "dotted is the usual value"),
-    (
-        "limit", "limit: measured again beyond", "orange", (7.0, 3.0),
+#: What a series was judged by: the names of its values in ``verdict.json``, and how they are drawn.
+_LEVELS = {
+    "reference": nights.Level(math.nan, "usual value", "ink", (1.5, 2.5), "dotted is the usual value"),
+    "limit": nights.Level(
+        math.nan, "limit: measured again beyond", "orange", (7.0, 3.0),
         "dashed the limit beyond which a night is measured again; DEGRADED is what two or three nights say "
         "together (docs/acceptance.md)",
     ),
-    (
-        "floor", "acceptance band", "vermillion", (12.0, 2.0),
+    "floor": nights.Level(
+        math.nan, "acceptance band", "vermillion", (12.0, 2.0),
         "the long dashes are the acceptance band, beyond which one night is a failure",
     ),
-)  # fmt: skip
+}  # fmt: skip
 
 
 def build(report: Report) -> Iterator[Block]:
@@ -72,14 +72,11 @@ def build(report: Report) -> Iterator[Block]:
     order = sorted(history.series, key=_order)
     yield _table(order)
     several = [series for series in _by_test(order) if len(series.measured) > 1]
-    together: dict[Series, list[HistorySeries]] = {}
-    for series in several:
-        together.setdefault(on_any_nodes(series.key), []).append(series)
-    groups = list(islice(together.values(), _MOST_CHARTS))
+    by_key = {series.key: series for series in several}
+    groups = [[by_key[key] for key in keys] for keys in islice(nights.panels(by_key).values(), _MOST_CHARTS)]
     shown = {series.ident for group in groups for series in group}
     most = max(7, _MOST_NIGHTS // max(len(shown), 1))
     for group in groups:
-        group.sort(key=lambda series: (series.key.nodes, series.key.params))
         yield _figure(report, history, group, most)
     if len(several) > len(shown):
         left = len(several) - len(shown)
@@ -189,37 +186,32 @@ def _spark(series: HistorySeries) -> Markup:
 def _figure(report: Report, history: HistoryView, together: Sequence[HistorySeries], most: int) -> Figure:
     """One test at all its numbers of nodes; levels and limits where that is one series."""
     first, several = together[0], len(history.platforms) > 1
-    metric, unit = first.key.metric, first.unit
-    names = nights.course_names([series.key for series in together])
+    metric = first.key.metric
+    names = [f", {name}" for name in nights.course_names([series.key for series in together])]
+    names = names if len(together) > 1 else [""]
     courses = [
-        _course(series, most)._replace(name=f"median of the night, {name}")
+        _course(series, most)._replace(name=f"median of the night{name}")
         for series, name in zip(together, names, strict=True)
     ]
-    if len(courses) == 1:
-        courses = [courses[0]._replace(name="median of the night")]
     name = _name(first if len(together) == 1 else replace(first, key=on_any_nodes(first.key)), several)
-    judged = first.judged if len(together) == 1 else None
-    levels = [getattr(judged, level, None) for level, *_ in _LEVELS]
     x = time_axis("Night (UTC)", [night.time for series in together for night in series.nights], most=6)
-    y = nights.value_axis(metric.capitalize(), courses, unit, filter(None, levels))
-    traces = [*nights.traces(courses, y, marked=_MOST_MARKS)]
-    traces += _levels(judged, x, y, unit) if judged else ()
+    levels = list(_levels(first.judged)) if len(together) == 1 and first.judged else []
+    chart, reading = nights.chart(
+        courses, metric, x, y_title=metric.capitalize(), levels=levels, marked=_MOST_MARKS
+    )
     shows = f"{name} in {len({night.run for series in together for night in series.measured})} nights."
     for series in together:
         if series.judged and series.judged.reason:
             of = f" on {plural(series.key.nodes, 'node')}" if len(together) > 1 else ""
             shows += f" The last one{of}: {series.judged.reason}."
     verdicts = dict.fromkeys(filter(None, (series.verdict for series in sorted(together, key=_order))))
-    chart = Chart(
+    chart = replace(
+        chart,
         ident=report.ident(),
         title=", ".join([f"{name}: {metric}", *verdicts]),
         text=f"{shows} The tables below have the last nights.",
-        x=x,
-        y=y,
-        traces=tuple(trace for trace, _ in traces),
         height=300,
     )
-    reading = f"{'; '.join(dict.fromkeys(reading for _, reading in traces))}."
     tables = (_nights(report, history, series, most) for series in together)
     return chart_figure(chart, shows, reading, *tables)
 
@@ -242,16 +234,14 @@ def _course(series: HistorySeries, most: int) -> nights.Course:
     return nights.Course("", course, [(begun, label)])
 
 
-def _levels(judged: JudgedSeries, x: Axis, y: Axis, unit: str) -> Iterator[tuple[Trace, str]]:
-    """The levels that a series was judged by, each with how to read it."""
-    for name, words, colour, dashes, reading in _LEVELS:
-        level: float | None = getattr(judged, name)
+def _levels(judged: JudgedSeries) -> Iterator[nights.Level]:
+    """The levels that a series was judged by."""
+    for name, level in _LEVELS.items():
+        value: float | None = getattr(judged, name)
         # After a low night everything below the usual value is measured again.
-        same = name == "limit" and level == judged.reference
-        if level is not None and math.isfinite(level) and not same:
-            label = f"{words}: {format_quantity(level, unit)}"
-            level_line = ((x.low, level), (x.high, level))
-            yield Trace(label, colour, lines=(level_line,), dashes=dashes), reading
+        same = name == "limit" and value == judged.reference
+        if value is not None and math.isfinite(value) and not same:
+            yield level._replace(value=value)
 
 
 def _moment(series: HistorySeries, since: str) -> float | None:

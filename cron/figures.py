@@ -17,7 +17,8 @@ from npc.catalogue import on_any_nodes
 from npc.cron.series import case_of, label, parameters
 from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.figures.allocation import allocations, maps
-from npc.figures.chart import Axis, Chart, time_axis
+from npc.figures.axes import Axis, time_axis
+from npc.figures.chart import Chart
 from npc.figures.grid import Grid, GridCell
 from npc.figures.nights import Course, NightPoint, chart, course_names, panels
 from npc.figures.printed import save

@@ -13,7 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from npc.figures.chart import Axis, Chart, Mark, Note, Tick, Trace, linear_ticks, quantity_axis
+from npc.figures.axes import Axis, Tick, linear_ticks, quantity_axis
+from npc.figures.chart import Chart, Mark, Note, Trace
 from npc.figures.pairs import Pair, Pairs
 from npc.figures.scale import ratio_scale
 from npc.machine.fabric import Topology

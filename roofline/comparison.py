@@ -16,17 +16,8 @@ from typing import Final, Literal
 
 from npc import catalogue
 from npc.columns import columns
-from npc.figures.chart import (
-    DASHES,
-    Axis,
-    Chart,
-    Mark,
-    Trace,
-    quantity_axis,
-    size_axis,
-    swept,
-    tool_colours,
-)
+from npc.figures.axes import Axis, quantity_axis, size_axis
+from npc.figures.chart import DASHES, Chart, Mark, Trace, swept, tool_colours
 from npc.figures.source import of_records
 from npc.records.record import Record
 from npc.records.series import INTERFACE, identity, repeats_size, test_name

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from npc.figures.chart import Chart, DropLine, Mark, Note, Trace, decade_axis
+from npc.figures.axes import decade_axis
+from npc.figures.chart import Chart, DropLine, Mark, Note, Trace
 from npc.figures.source import host_text, source_line
 from npc.records.units import format_quantity, format_size
 from npc.roofline.applications import Application, NightMedians

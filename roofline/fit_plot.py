@@ -9,18 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from npc.figures.chart import (
-    DASHES,
-    Axis,
-    Chart,
-    Mark,
-    Place,
-    Tick,
-    Trace,
-    quantity_axis,
-    size_axis,
-    tool_colours,
-)
+from npc.figures.axes import Axis, Tick, quantity_axis, size_axis
+from npc.figures.chart import DASHES, Chart, Mark, Place, Trace, tool_colours
 from npc.records.units import format_size
 from npc.roofline.fit_table import short_source_text
 from npc.roofline.fits import Fit

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Tick, Trace, decade_axis, swept
+from npc.figures.axes import Axis, Tick, decade_axis
+from npc.figures.chart import CYCLE, DASHES, Chart, Mark, Trace, swept
 from npc.records.units import format_quantity, format_size
 from npc.roofline.figure import source
 from npc.roofline.result import MpiCeiling, Roofline

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
-from npc.figures.chart import CYCLE, DASHES, Chart, Mark, Trace, decade_axis
+from npc.figures.axes import decade_axis
+from npc.figures.chart import CYCLE, DASHES, Chart, Mark, Trace
 from npc.records.record import Record
 from npc.records.units import plural
 from npc.roofline.figure import INTENSITY, source

@@ -13,7 +13,8 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from npc.catalogue import on_any_nodes
-from npc.figures.chart import CYCLE, Axis, Chart, Mark, Place, Trace, quantity_axis
+from npc.figures.axes import Axis, quantity_axis
+from npc.figures.chart import CYCLE, Chart, Mark, Place, Trace
 from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity, format_size, plural
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from npc.figures import paper
-from npc.figures.chart import COLOURS, Axis, Chart, Trace
+from npc.figures.axes import Axis
+from npc.figures.chart import COLOURS, Chart, Trace
 from npc.figures.labels import darker, label_along, move_apart, name_drops, name_ends, pad_drops
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from npc.figures.chart import Axis, Chart, Tick, Trace, linear_ticks
+from npc.figures.axes import Axis, Tick, linear_ticks
+from npc.figures.chart import Chart, Trace
 from npc.figures.scale import Scale, log_scale
 from npc.observe.memory.records import Density, Sharing, SharingInterval, Structure
 from npc.records.units import format_quantity, format_size

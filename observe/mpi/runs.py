@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from npc.columns import columns
-from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Tick, Trace, linear_ticks, quantity_axis
+from npc.figures.axes import Axis, Tick, linear_ticks, quantity_axis
+from npc.figures.chart import CYCLE, DASHES, Chart, Mark, Trace
 from npc.files import valid
 from npc.observe.mpi.efficiency import Scaling, efficiency_by_region, efficiency_of, in_region, scaling_of
 from npc.observe.mpi.records import Efficiency, Rank, profile_of

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from npc.figures.chart import CYCLE, Axis, Chart, Mark, Tick, Trace, linear_ticks, log_ticks, quantity_axis
+from npc.figures.axes import Axis, Tick, linear_ticks, log_ticks, quantity_axis
+from npc.figures.chart import CYCLE, Chart, Mark, Trace
 from npc.observe.study.records import Condition, Study
 from npc.page.blocks import (
     BELOW,

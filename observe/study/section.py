@@ -7,14 +7,8 @@ from contextlib import suppress
 from statistics import median
 from typing import Final, NamedTuple
 
-from npc.figures.chart import (
-    Axis,
-    Chart,
-    Mark,
-    Tick,
-    Trace,
-    linear_ticks,
-)
+from npc.figures.axes import Axis, Tick, linear_ticks
+from npc.figures.chart import Chart, Mark, Trace
 from npc.observe.study.records import (
     Condition,
     Expectation,

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from npc.catalogue import on_any_nodes
 from npc.figures import nights
-from npc.figures.chart import time_axis
+from npc.figures.axes import time_axis
 from npc.figures.svg import sparkline
 from npc.page.blocks import (
     NOTHING,

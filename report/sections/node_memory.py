@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
-from npc.figures.chart import Chart, Mark, Trace, quantity_axis
+from npc.figures.axes import quantity_axis
+from npc.figures.chart import Chart, Mark, Trace
 from npc.figures.grid import Grid, GridCell
 from npc.figures.scale import linear_scale
 from npc.page.blocks import (

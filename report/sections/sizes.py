@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from npc.figures.chart import Axis
+from npc.figures.axes import Axis
 from npc.page.blocks import (
     NOTHING,
     Block,

@@ -16,7 +16,7 @@ import pytest
 from npc.cron.figures import _alike, _when, course, pictures, relative_by_node
 from npc.cron.variation import variations
 from npc.cron.verdict import SeriesVerdict
-from npc.figures.chart import quantity_axis, time_axis
+from npc.figures.axes import quantity_axis, time_axis
 from npc.figures.nights import Course, NightPoint, traces
 from npc.machine.fabric import parse
 from npc.records.history import History, HistoryRow

@@ -21,8 +21,8 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npc.figures import axes, svg
 from npc.figures import chart as charts
-from npc.figures import svg
 from npc.figures.scale import RATIOS, count_scale
 from npc.machine.fabric import natural
 from npc.page.blocks import Figure
@@ -864,7 +864,7 @@ def test_damaged_verdicts_are_passed_over(tmp_path: Path) -> None:
     st.booleans(),
 )
 def test_axes_hold_all_values_with_few_rising_labels(values: list[float], unit: str, log: bool) -> None:
-    axis = charts.quantity_axis("x", values, unit, log=log)
+    axis = axes.quantity_axis("x", values, unit, log=log)
     assert all(0 <= axis.share(value) <= 1 for value in values)
     places = [axis.share(tick.value) for tick in axis.ticks]
     assert len(places) <= 12
@@ -874,7 +874,7 @@ def test_axes_hold_all_values_with_few_rising_labels(values: list[float], unit: 
 
 @given(st.lists(st.integers(min_value=0, max_value=2**32), min_size=1, max_size=30))
 def test_size_axes_are_labelled_at_powers_of_two(sizes: list[int]) -> None:
-    axis = charts.size_axis("size", sizes)
+    axis = axes.size_axis("size", sizes)
     assert all(0 <= axis.share(max(size, 0.5)) <= 1 for size in sizes)
     assert all(tick.value == 0.5 or tick.value.is_integer() for tick in axis.ticks)
     assert len(axis.ticks) <= 10
@@ -886,7 +886,7 @@ def test_size_axes_are_labelled_at_powers_of_two(sizes: list[int]) -> None:
 )
 def test_time_axes_hold_all_moments_with_few_labels_that_differ(begun: int, later: list[int]) -> None:
     moments = [float(begun + seconds) for seconds in (0, *later)]
-    axis = charts.time_axis("x", moments)
+    axis = axes.time_axis("x", moments)
     assert all(0 < axis.share(moment) < 1 for moment in moments)
     labels = [tick.label for tick in axis.ticks]
     assert 1 <= len(labels) <= 11 and len(set(labels)) == len(labels)
@@ -898,7 +898,7 @@ def test_dashes_are_seen_in_the_legend_beside_the_mark() -> None:
         trace = charts.Trace(
             "t", "blue", lines=(((0, 0), (1, 1)),), marks=(charts.Mark(0, 0, ""),), dashes=dashes
         )
-        chart = charts.Chart("c", "t", "", *[charts.quantity_axis("x", [1, 2], "s", log=False)] * 2, (trace,))
+        chart = charts.Chart("c", "t", "", *[axes.quantity_axis("x", [1, 2], "s", log=False)] * 2, (trace,))
         (swatch,) = (entry.swatch for entry in svg.legend(chart))
         begun = float(re.findall(r'stroke-dashoffset="([^"]*)"', swatch)[0])
         gap = dashes[0] - begun, dashes[0] + dashes[1] - begun
@@ -917,7 +917,7 @@ def test_words_at_places_that_lie_on_each_other_are_said_once() -> None:
     def trace(name: str, x: float) -> charts.Trace:
         return charts.Trace(name, "blue", notes=(charts.Note(x, 5.0, name, True),))
 
-    axis = charts.quantity_axis("", [1.0, 10.0], "1", log=False)
+    axis = axes.quantity_axis("", [1.0, 10.0], "1", log=False)
     chart = charts.Chart(
         "c", "t", "", axis, axis, (trace("first", 5.0), trace("lies on it", 5.1), trace("far", 9.0))
     )

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npc.figures.chart import Chart, quantity_axis
+from npc.figures.axes import quantity_axis
+from npc.figures.chart import Chart
 from npc.figures.labels import spread
 from npc.figures.paper import DPI
 from npc.figures.printed import save

@@ -121,8 +121,8 @@ def pictures(keys: Iterable[Series]) -> Iterator[HistoryPicture]:
 def _when(times: Sequence[str]) -> str:
     """How many nights, and their days."""
     days = list(dict.fromkeys(time[:10] for time in times))
-    told = f"from {days[0]} to {days[-1]}" if len(days) > 1 else f"of {days[0]}"
-    return f"{plural(len(times), 'night')} {told}"
+    dates = f"from {days[0]} to {days[-1]}" if len(days) > 1 else f"of {days[0]}"
+    return f"{plural(len(times), 'night')} {dates}"
 
 
 def _alike(panels: Sequence[Sequence[Series]]) -> dict[str, str]:
@@ -130,7 +130,7 @@ def _alike(panels: Sequence[Sequence[Series]]) -> dict[str, str]:
     if len(panels) < 2:
         return {}
     shared, *others = (parameters(_of_panel(keys)).items() for keys in panels)
-    return dict(pair for pair in shared if all(pair in each for each in others))
+    return dict(pair for pair in shared if all(pair in other for other in others))
 
 
 def _of_panel(keys: Sequence[Series]) -> Series:
@@ -140,12 +140,12 @@ def _of_panel(keys: Sequence[Series]) -> Series:
 
 def _judged(verdicts: Iterable[NightVerdict]) -> dict[Series, dict[str, SeriesVerdict]]:
     """By series and night, the verdicts that are not PASS."""
-    found: dict[Series, dict[str, SeriesVerdict]] = {}
+    by_series: dict[Series, dict[str, SeriesVerdict]] = {}
     for night in verdicts:
-        for each in night.series:
-            if each.verdict is not Verdict.PASS:
-                found.setdefault(each.key, {})[night.run] = each
-    return found
+        for verdict in night.series:
+            if verdict.verdict is not Verdict.PASS:
+                by_series.setdefault(verdict.key, {})[night.run] = verdict
+    return by_series
 
 
 def course(
@@ -209,13 +209,13 @@ def allocation(
 
     others: further hosts that are known. Raises OSError.
     """
-    found = allocations(points, topology, others)
-    if not found:
+    per_benchmark = allocations(points, topology, others)
+    if not per_benchmark:
         return False
     platform = points[0].key.platform
-    told = plural(len({point.run for point in points}), "night")
+    nights = plural(len({point.run for point in points}), "night")
     save_grids(
-        maps(found, topology), path, title=f"Nodes allocated on {platform}", subtitle=told,
+        maps(per_benchmark, topology), path, title=f"Nodes allocated on {platform}", subtitle=nights,
         source=_source(points),
     )  # fmt: skip
     return True

@@ -26,11 +26,12 @@ _SPARSE: Final = 2
 
 
 class Allocation(NamedTuple):
-    """How often a benchmark had each node. nights: by node that it had, how many. known: all nodes as far as
-    anybody knows: those of the topology and those that any benchmark had."""
+    """How often a benchmark had each node."""
 
     benchmark: str
+    #: In how many nights, by the nodes that it had.
     nights: Mapping[str, int]
+    #: All nodes that are known: those of the topology and those that any benchmark had.
     known: frozenset[str]
 
     def __str__(self) -> str:
@@ -58,18 +59,18 @@ class NodeAllocation:
         def node(host: str) -> str:
             return topology.name(host) if topology else host
 
-        found: dict[str, dict[str, set[str]]] = {}
+        by_benchmark: dict[str, dict[str, set[str]]] = {}
         for benchmark, hosts in sorted(self._runs.items()):
             for name in (benchmark, ALL) if len(self._runs) > 1 else (benchmark,):
                 for host, runs in hosts.items():
-                    found.setdefault(name, {}).setdefault(node(host), set()).update(runs)
-        everything = found.pop(ALL, None)
-        found |= {ALL: everything} if everything else {}
-        known = frozenset(host for hosts in found.values() for host in hosts).union(map(node, others))
+                    by_benchmark.setdefault(name, {}).setdefault(node(host), set()).update(runs)
+        everything = by_benchmark.pop(ALL, None)
+        by_benchmark |= {ALL: everything} if everything else {}
+        known = frozenset(host for hosts in by_benchmark.values() for host in hosts).union(map(node, others))
         known |= topology.nodes if topology else frozenset()
         return [
             Allocation(name, {host: len(runs) for host, runs in hosts.items()}, known)
-            for name, hosts in found.items()
+            for name, hosts in by_benchmark.items()
         ]
 
 
@@ -77,15 +78,15 @@ def allocations(
     points: Iterable[HistoryRow], topology: Topology | None = None, others: Collection[str] = ()
 ) -> list[Allocation]:
     """Those of a history's points."""
-    had = NodeAllocation()
+    nodes = NodeAllocation()
     for benchmark, run, hosts in {(point.key.benchmark, point.run, point.hosts) for point in points}:
-        had.add(benchmark, run, hosts)
-    return had.allocations(topology, others)
+        nodes.add(benchmark, run, hosts)
+    return nodes.allocations(topology, others)
 
 
-def maps(found: Sequence[Allocation], topology: Topology | None = None) -> list[Grid]:
+def maps(of_benchmarks: Sequence[Allocation], topology: Topology | None = None) -> list[Grid]:
     """A map for each, all with the same colours; racks are columns."""
-    hosts = frozenset[str]().union(*(each.known for each in found))
+    hosts = frozenset[str]().union(*(allocation.known for allocation in of_benchmarks))
     columns = racks(hosts, topology)
     blocks = all(name in members for name, members in columns)
     rows = _rows([members for _, members in columns], blocks)
@@ -95,23 +96,24 @@ def maps(found: Sequence[Allocation], topology: Topology | None = None) -> list[
         for column, (_, members) in enumerate(columns)
         for host in members
     }
-    most = max((nights for each in found for nights in each.nights.values()), default=0)
+    most = max((nights for allocation in of_benchmarks for nights in allocation.nights.values()), default=0)
     scale = count_scale(most, "nights")
     return [
         Grid(
-            ident=f"allocation-{each.benchmark.replace(' ', '-')}",
-            title=str(each),
-            text=f"{each}. The most often: {_most(each)}.",
+            ident=f"allocation-{allocation.benchmark.replace(' ', '-')}",
+            title=str(allocation),
+            text=f"{allocation}. The most often: {_most(allocation)}.",
             rows=tuple(f"+{number}" if blocks else str(number) for number in numbers),
             columns=tuple(name for name, _ in columns),
             cells=tuple(
-                _cell(*place[host], host, each.nights.get(host, 0)) for host in sorted(hosts, key=natural)
+                _cell(*place[host], host, allocation.nights.get(host, 0))
+                for host in sorted(hosts, key=natural)
             ),
             scale=scale,
             row_title="node after it" if blocks else "node",
             column_title="first node" if blocks else "rack",
         )
-        for each in found
+        for allocation in of_benchmarks
     ]
 
 
@@ -119,17 +121,17 @@ def _rows(columns: Sequence[Collection[str]], blocks: bool) -> dict[str, int]:
     """The row of each host: the last number of its name; its place in its rack where that would leave most
     rows empty, or two in one. Of a block it is how many it is after the first."""
     numbers = {host: _last_number(host) for members in columns for host in members}
-    told = [set(map(numbers.__getitem__, members)) for members in columns]
+    of_rack = [set(map(numbers.__getitem__, members)) for members in columns]
     largest = max(map(len, columns), default=0)
-    unique = all(len(found) == len(members) for found, members in zip(told, columns, strict=True))
-    if unique and not blocks and len(set().union(*told)) <= _SPARSE * largest:
+    unique = all(len(distinct) == len(members) for distinct, members in zip(of_rack, columns, strict=True))
+    if unique and not blocks and len(set().union(*of_rack)) <= _SPARSE * largest:
         return numbers
     return {host: place for members in columns for place, host in enumerate(members, 0 if blocks else 1)}
 
 
 def _last_number(host: str) -> int:
-    found = re.findall(r"\d+", short_name(host))
-    return int(found[-1]) if found else 0
+    digits = re.findall(r"\d+", short_name(host))
+    return int(digits[-1]) if digits else 0
 
 
 def _cell(row: int, column: int, host: str, nights: int) -> GridCell:

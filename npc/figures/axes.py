@@ -25,22 +25,23 @@ _MONTHS: Final = (1, 2, 3, 6, 12, 24, 60, 120)
 class Tick(NamedTuple):
     """A labelled place on an axis."""
 
+    #: In data coordinates.
     value: float
     label: str
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """From `low` to `high`, linear or logarithmic (to `base`); all in data coordinates.
+    """A linear or logarithmic axis."""
 
-    The screen has room for the first line of the title only.
-    """
-
+    #: The screen has room for its first line only.
     title: str
+    #: Its ends in data coordinates.
     low: float
     high: float
     log: bool
     ticks: tuple[Tick, ...]
+    #: Of the logarithmic scale.
     base: float = 10
 
     def share(self, value: float) -> float:

@@ -44,18 +44,23 @@ DASHES: Final[tuple[tuple[float, ...], ...]] = ((), (7.0, 3.0), (1.5, 2.5), (7.0
 _LEAST_LINE: Final = 4
 #: More bands cover each other: intervals are then whiskers in print, and shown one by one on the screen.
 _MOST_BANDS: Final = 3
+
+#: x and y in data coordinates.
 Place = tuple[float, float]
 
 
 class Mark(NamedTuple):
-    """A point that can be pointed at: what it says (lines of text), the id of its record, how much of its
-    colour fills it (1: all), and the interval of y."""
+    """A point that can be pointed at."""
 
     x: float
     y: float
+    #: Lines of text for who points at it.
     tip: str = ""
+    #: The id of its record in a page.
     record: str = ""
+    #: How much of its colour fills it; 1 is all.
     fill: float = 1.0
+    #: The interval of y.
     low: float | None = None
     high: float | None = None
 
@@ -66,36 +71,43 @@ class Note(NamedTuple):
     x: float
     y: float
     text: str
+    #: Whether they stand above it.
     above: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What is switched on and off together: lines, filled bands (polygons) and marks of one colour.
+    """What is switched on and off together: lines, filled bands and marks of one colour."""
 
-    A line is a sequence of places; several lines are pieces that do not touch. dashes, width: in points.
-    shape: circle, square, triangle, diamond, cross, triangle down, plus. under, over: drawn before and after
-    it and switched with it. hover: only there to be pointed at, so not printed. solid: its bands hide what is
-    behind them. tip: what its lines say. group: traces of one group have their names beside each other.
-    """
-
+    #: In the legend.
     name: str
+    #: A key of `COLOURS`.
     colour: str
+    #: Several lines are pieces that do not touch.
     lines: tuple[tuple[Place, ...], ...] = ()
+    #: Polygons.
     bands: tuple[tuple[Place, ...], ...] = ()
     marks: tuple[Mark, ...] = ()
+    #: Lengths of dashes and gaps, and the width of its lines, in points.
     dashes: tuple[float, ...] = ()
     width: float = 1.8
+    #: Of its marks: circle, square, triangle, diamond, cross, triangle down, plus.
     shape: int = 0
+    #: How its marks look.
     hollow: bool = False
     small: bool = False
     faint: bool = False
     notes: tuple[Note, ...] = ()
+    #: Drawn before and after it, and switched with it.
     under: tuple[Trace, ...] = ()
     over: tuple[Trace, ...] = ()
+    #: Whether its marks are only there to be pointed at, and hence not printed.
     hover: bool = False
+    #: Whether its bands hide what is behind them.
     solid: bool = False
+    #: Lines of text for who points at its lines.
     tip: str = ""
+    #: Traces of one group have their names beside each other in print.
     group: str = ""
 
     @property
@@ -124,27 +136,32 @@ def tool_colours(tools: Sequence[str]) -> list[str]:
 
 
 class DropLine(NamedTuple):
-    """A line from a place down to the x axis and the words that stand beside it there; for print."""
+    """A line from a place down to the x axis; for print."""
 
     x: float
     y: float
+    #: Stands beside it at the axis.
     text: str
+    #: A key of `COLOURS`.
     colour: str
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart. ident: its id in a page. text: what it shows, in words, for those who do not see it. source:
-    whose run, and when."""
+    """Traces over two axes."""
 
+    #: Its id in a page.
     ident: str
     title: str
+    #: What it shows, in words, for those who do not see it.
     text: str
     x: Axis
     y: Axis
     traces: tuple[Trace, ...]
+    #: On the screen, in pixels of a width of 760.
     height: int = 420
     drops: tuple[DropLine, ...] = ()
+    #: Whose measurements, and when; for print.
     source: str = ""
 
     @property

@@ -121,8 +121,8 @@ def _names(members: Sequence[_Stretch]) -> Iterator[tuple[str, str]]:
 def _roomiest(places: Sequence[tuple[float, _Box]], taken: Sequence[_Box], runs: Sequence[_Stretch]) -> _Box:
     """The place for a label that lies on the fewest labels and lines, as near to the left end as may be."""
 
-    def cost(each: tuple[float, _Box]) -> float:
-        own, box = each
+    def cost(placed: tuple[float, _Box]) -> float:
+        own, box = placed
         return own + sum(map(box.covers, runs)) + _ON_LABEL * sum(map(box.meets, taken))
 
     return min(places, key=cost)[1]

@@ -121,7 +121,7 @@ def course_names(keys: Sequence[Series]) -> list[str]:
     names = [plural(key.nodes, "node") for key in keys]
     if len(set(names)) < len(names):
         params = [key.by_name for key in keys]
-        ranks = [told.get("ranks") or told.get("processes") for told in params]
+        ranks = [by_name.get("ranks") or by_name.get("processes") for by_name in params]
         names = [
             f"{name}, {count} ranks" if count else name for name, count in zip(names, ranks, strict=True)
         ]
@@ -194,10 +194,10 @@ def traces(courses: Sequence[Course], y: Axis, *, marked: int = 0) -> Iterator[t
             "a triangle is the median of a night's second measurement",
         )
     for verdict, (shape, hollow) in _VERDICTS.items():
-        found = [night for course in courses for night in course.nights if night.verdict == verdict]
-        if found:
+        of_verdict = [night for course in courses for night in course.nights if night.verdict == verdict]
+        if of_verdict:
             yield (
-                Trace(verdict, "bad", marks=_marks(found, y), shape=shape, hollow=hollow, small=crowded),
+                Trace(verdict, "bad", marks=_marks(of_verdict, y), shape=shape, hollow=hollow, small=crowded),
                 "red marks are nights whose verdict was not PASS, at the foot those without a usable number",
             )
     lost = [

@@ -23,18 +23,20 @@ _MOST_GROUPS: Final = 64
 
 @dataclass(frozen=True)
 class Pairs:
-    """Measurements of pairs. values: usable ones of each pair, in `unit`; none where all failed.
+    """Measurements of pairs of nodes."""
 
-    better: ``higher`` or ``lower``. normal: what ratios are to. most: nodes that are drawn one by one; of
-    more, groups of neighbours are. idents: of a pair's records in a page.
-    """
-
+    #: The usable ones of each pair, in `unit`; none where all failed.
     values: Mapping[Pair, Sequence[float]]
+    #: SI.
     unit: str
+    #: ``higher`` or ``lower``.
     better: str
+    #: What ratios are to, in `unit`.
     normal: float
     topology: Topology | None = None
+    #: Nodes that are drawn one by one; of more, groups of neighbours are.
     most: int = 64
+    #: The ids of the pairs' records in a page.
     idents: Mapping[Pair, str] = field(default_factory=dict)
 
     @cached_property
@@ -52,10 +54,10 @@ class Pairs:
     @cached_property
     def ratios(self) -> dict[Pair, float | None]:
         """How good each pair is beside the normal one, below 1 is worse; None where it failed."""
-        found: dict[Pair, float | None] = {}
-        for pair, each in self.values.items():
-            found[pair] = relative(median(each), self.normal, self.better) if each else None
-        return found
+        return {
+            pair: relative(median(samples), self.normal, self.better) if samples else None
+            for pair, samples in self.values.items()
+        }
 
     def grid(
         self,
@@ -98,16 +100,16 @@ class Pairs:
         number = {host: place for place, host in enumerate(self.hosts)}
         for pair, ratio in self.ratios.items():
             server, client = pair
-            said = "failed"
+            words = "failed"
             if ratio is not None:
-                said = f"{format_quantity(median(self.values[pair]), self.unit)}, {ratio:.3g}"
+                words = f"{format_quantity(median(self.values[pair]), self.unit)}, {ratio:.3g}"
             both = [pair] if (client, server) in self.ratios else [pair, (client, server)]
             for row, column in both:
                 yield GridCell(
                     number[row],
                     number[column],
                     ratio,
-                    f"{client} → {server}\n{said}",
+                    f"{client} → {server}\n{words}",
                     self.idents.get(pair, ""),
                     ratio is None,
                     frozenset(pair) in links,
@@ -116,18 +118,18 @@ class Pairs:
     def _of_groups(self) -> Iterator[GridCell]:
         """A cell for two groups of neighbouring hosts, whichever way round their pairs were measured."""
         group = {host: place for place, (_, members) in enumerate(self.groups) for host in members}
-        found: defaultdict[tuple[int, int], list[float | None]] = defaultdict(list)
+        by_place: defaultdict[tuple[int, int], list[float | None]] = defaultdict(list)
         for (server, client), ratio in self.ratios.items():
-            found[group[server], group[client]].append(ratio)
+            by_place[group[server], group[client]].append(ratio)
             if group[server] != group[client]:
-                found[group[client], group[server]].append(ratio)
-        for (row, column), ratios in found.items():
+                by_place[group[client], group[server]].append(ratio)
+        for (row, column), ratios in by_place.items():
             known = [ratio for ratio in ratios if ratio is not None]
             middle = median(known) if known else None
-            said = "all failed" if middle is None else f"{middle:.3g} (worst {min(known):.3g})"
+            words = "all failed" if middle is None else f"{middle:.3g} (worst {min(known):.3g})"
             names = f"{_name(*self.groups[column])} with {_name(*self.groups[row])}"
             yield GridCell(
-                row, column, middle, f"{names}\n{len(ratios)} pairs: {said}",
+                row, column, middle, f"{names}\n{len(ratios)} pairs: {words}",
                 failed=middle is None,
             )  # fmt: skip
 

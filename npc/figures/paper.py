@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.figure import Figure
 
-#: Else it tells each time where its cache stands, if nobody may write into the home.
+#: Without this, Matplotlib prints where its cache is at every start if the home cannot be written to.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 DPI: Final = 160

@@ -4,9 +4,8 @@ Plain SVG, because its elements can follow the page's light and dark colours, be
 record that they show: a mark has ``data-record``, the id of a row of the page's table of records. Colours and
 sizes stand in ``page.css``.
 
-How they look stands in ``templates/figures.svg``, which escapes every text; where everything stands is found
-here. A chart is one image to a screen reader, with its title and a description; the numbers themselves stand
-in a table beside it.
+``templates/figures.svg`` says how figures look, and escapes every text; this module computes the places. To a
+screen reader a chart is one image with a title and a description; the numbers are in a table beside it.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _TOP: Final = 30
 BOTTOM: Final = 48
 #: Half a letter's width of a label along an axis, on large screens and on small ones.
 _HALF_LETTERS: Final = (3.6, 5.8)
-#: A letter's width and a line's height of a note.
+#: A note's width of a letter and height of a line, in pixels.
 _NOTE_LETTER: Final = 5.9
 NOTE_HEIGHT: Final = 12.0
 
@@ -77,7 +76,7 @@ def draw(chart: Chart) -> Markup:
 
 
 class _Frame:
-    """The rectangle of the plot in the picture's coordinates."""
+    """The rectangle of the plot, and where everything in it stands, in the picture's coordinates."""
 
     width = WIDTH
 
@@ -141,7 +140,7 @@ class _Frame:
 
 
 def _bounded(share: float) -> float:
-    """Far outside of the picture is far enough: browsers draw badly at a million pixels."""
+    """A share that is not far outside of the picture: browsers draw wrongly at a million pixels."""
     return min(max(share, -9.0), 10.0)
 
 

@@ -36,26 +36,33 @@ Other = TypeVar("Other")
 
 
 class Sample(NamedTuple):
-    """A measurement in a table: its value, its raw file (empty if that is gone), what there is to know of it,
-    and whether its value must not be used."""
+    """A measurement in a table."""
 
+    #: Its value.
     text: str
+    #: Its raw file, empty if that is gone.
     href: str = ""
+    #: What else there is to know of it.
     title: str = ""
+    #: Whether its value must not be used.
     bad: bool = False
 
 
 class Cell(NamedTuple):
-    """A cell of a table. records: ids of the series that the number comes from. sort: what to sort it by,
-    where that is not its text. href: a file to look at. kind: a class of the style sheet. picture: drawn
-    behind the text. samples: measurements, before it."""
+    """A cell of a table."""
 
     text: str
+    #: Ids of the series that the number comes from.
     records: Sequence[str] = ()
+    #: What to sort it by, where that is not its text.
     sort: float | str | None = None
+    #: A file to look at.
     href: str = ""
+    #: A class of the style sheet.
     kind: str = ""
+    #: Stands behind the text.
     picture: Markup = Markup()
+    #: Measurements; they stand before the text.
     samples: Sequence[Sample] = ()
 
     @property
@@ -94,16 +101,20 @@ class Column(Generic[Subject]):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that can be sorted. folded: shown on request. idents: ids of its rows, where numbers lead to
-    them."""
+    """A table that can be sorted."""
 
     kind: ClassVar[str] = "table"
     caption: str
+    #: Names.
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    #: Whether it is shown on request only.
     folded: bool = False
+    #: Whether there is a field to filter its rows.
     filtered: bool = False
+    #: Stands below it.
     note: str = ""
+    #: Ids of its rows, where numbers lead to them.
     idents: tuple[str, ...] = ()
 
     @classmethod
@@ -135,9 +146,9 @@ class Table:
 
     def filled(self) -> Table:
         """Without the columns in which nothing stands."""
-        kept = [at for at, _ in enumerate(self.columns) if any(row[at].text for row in self.rows)]
-        rows = tuple(tuple(row[at] for at in kept) for row in self.rows)
-        return replace(self, columns=tuple(self.columns[at] for at in kept), rows=rows)
+        places = [at for at, _ in enumerate(self.columns) if any(row[at].text for row in self.rows)]
+        rows = tuple(tuple(row[at] for at in places) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[at] for at in places), rows=rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +189,7 @@ class Preformatted:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture with what it shows, how to read it, its legend, and the numbers as tables."""
+    """A picture with its words and its numbers."""
 
     kind: ClassVar[str] = "figure"
     #: In the page; no two have the same.
@@ -186,6 +197,7 @@ class Figure:
     title: str
     #: In words, for those who do not see it.
     shows: str
+    #: How to read it.
     reading: str
     #: An ``<svg>`` element, and what belongs to it.
     picture: Markup
@@ -195,6 +207,7 @@ class Figure:
     shades: tuple[tuple[str, str], ...] = ()
     #: What its colours are of; empty where it has no colours.
     scale: str = ""
+    #: Its numbers.
     tables: tuple[Table, ...] = ()
     #: Files with a style sheet and a script of its own; the page has each once.
     style: Path | None = None
@@ -271,8 +284,8 @@ def interval(summary: Summary, unit: str) -> Cell:
     return Cell(f"{low} – {high}", sort=float(summary.high - summary.low), kind="number")
 
 
-def sample(record: Record, href: str, *said: str) -> Sample:
-    """A measurement with its raw file; said: what else there is to know of it."""
+def sample(record: Record, href: str, *remarks: str) -> Sample:
+    """A measurement with its raw file; remarks: what else there is to know of it."""
     if record.value is None:
         text = record.status.partition(":")[0]
     else:
@@ -280,7 +293,7 @@ def sample(record: Record, href: str, *said: str) -> Sample:
     status = "" if record.ok else record.status
     disturbed = taken([share]) if (share := share_taken(record)) else ""
     text += " (disturbed)" if disturbed else ""
-    return Sample(text, href, "; ".join(filter(None, (*said, disturbed, status))), not record.ok)
+    return Sample(text, href, "; ".join(filter(None, (*remarks, disturbed, status))), not record.ok)
 
 
 def count(number: int) -> Cell:

@@ -2,10 +2,10 @@
 (() => {
   const all = (selector, from = document) => [...from.querySelectorAll(selector)];
 
-  // Theme: as the system has it, or as chosen; the choice is kept where the browser allows that for files.
+  // Theme: as the system has it, or as chosen; the choice is stored where the browser allows that for files.
   const themes = ["automatic", "light", "dark"];
   const theme = document.getElementById("theme");
-  const kept = (value) => {
+  const storedTheme = (value) => {
     try {
       if (value !== undefined) localStorage.setItem("npc-theme", value);
       return localStorage.getItem("npc-theme");
@@ -16,13 +16,13 @@
     else document.documentElement.dataset.theme = name;
     theme.textContent = `Theme: ${name}`;
   };
-  let chosen = themes.includes(kept()) ? kept() : "automatic";
+  let chosen = themes.includes(storedTheme()) ? storedTheme() : "automatic";
   wear(chosen);
   theme.hidden = false;
   theme.addEventListener("click", () => {
     chosen = themes[(themes.indexOf(chosen) + 1) % themes.length];
     wear(chosen);
-    kept(chosen);
+    storedTheme(chosen);
   });
 
   // A link to a record, or an address that ends in one: open what it is folded in, and show it whatever the filter.
@@ -31,7 +31,7 @@
     if (!target) return;
     for (let up = target.parentElement; up; up = up.parentElement) if (up.tagName === "DETAILS") up.open = true;
     target.classList.remove("filtered");
-    all(".target").forEach((each) => each.classList.remove("target"));
+    all(".target").forEach((marked) => marked.classList.remove("target"));
     if (target.tagName === "TR") {
       target.classList.add("target");
       target.scrollIntoView({ block: "center" });
@@ -128,24 +128,24 @@
   }));
 
   // Filters: a row stays that has every word.
-  const filter = (input, tables, bad, said) => {
+  const filter = (input, tables, bad, matches) => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let left = 0, of = 0;
+    let shown = 0, rows = 0;
     tables.forEach((table) => [...table.tBodies[0].rows].forEach((row) => {
       const text = row.textContent.toLowerCase();
       const stays = words.every((word) => text.includes(word)) && !(bad?.checked && !row.classList.contains("bad"));
       row.classList.toggle("filtered", !stays);
-      left += stays;
-      of += 1;
+      shown += stays;
+      rows += 1;
     }));
-    said.textContent = words.length || bad?.checked ? `${left} of ${of} rows` : "";
+    matches.textContent = words.length || bad?.checked ? `${shown} of ${rows} rows` : "";
   };
   all(".filter").forEach((bar) => {
     const input = bar.querySelector("input[type=search]"), bad = bar.querySelector("input[type=checkbox]");
     const tables = bar.dataset.table ? all(`table.${bar.dataset.table}`) : [bar.nextElementSibling.querySelector("table")];
-    const said = bar.querySelector(".matches");
+    const matches = bar.querySelector(".matches");
     let waiting = 0;
-    const soon = () => { clearTimeout(waiting); waiting = setTimeout(() => filter(input, tables, bad, said), 80); };
+    const soon = () => { clearTimeout(waiting); waiting = setTimeout(() => filter(input, tables, bad, matches), 80); };
     input.addEventListener("input", soon);
     bad?.addEventListener("change", soon);
   });

@@ -61,16 +61,19 @@ class _Layout:
         self.lettered = min(self.wide, self.high) >= _LETTERED
         self._several = len(grids) > 1
         titles = _LETTER * max(len(grid.title) for grid in grids) * self._several
+        # the title of the rows may be longer than they are high
+        title = _LETTER * _AXIS_POINTS / _NAME_POINTS * max(len(grid.row_title) for grid in grids)
+        self._above = _TITLE * self._several + max(0.0, (title - self.high * rows) / 2)
         #: A grid with its names and its title.
         self.width = self.left + max(self.wide * columns, titles) + _GAP
-        self.height = _TITLE * self._several + self.high * rows + self._below + _GAP
+        self.height = self._above + self.high * rows + self._below + _GAP
         self.across = min(len(grids), max(1, int(_PAGE / self.width)))
         self.down = -(-len(grids) // self.across)
 
     def place(self, number: int, grid: Grid) -> tuple[float, float, float, float]:
         """Left and upper edge of the cells of the grid of that number, and their width and height."""
         row, column = divmod(number, self.across)
-        left, top = column * self.width + self.left, row * self.height + _TITLE * self._several
+        left, top = column * self.width + self.left, row * self.height + self._above
         return left, top, self.wide * len(grid.columns), self.high * len(grid.rows)
 
 
@@ -114,7 +117,7 @@ def save_grids(
             axes.set_title(grid.title if len(grids) > 1 else "", loc="left", fontsize=_TITLE_POINTS)
         if below:
             top = layout.down * layout.height + _TITLE
-            printed.draw(place(_STRIP_LEFT, top, width - _STRIP_LEFT - _GAP, _STRIP), below)
+            printed.draw(place(_STRIP_LEFT, top, width - _STRIP_LEFT - 2 * _GAP, _STRIP), below)
         paper.write(figure, path)
 
 

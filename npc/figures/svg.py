@@ -185,8 +185,9 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
 
 # --- grids -----------------------------------------------------------------------------------------------
 
-#: Pixels between the groups of a grid.
+#: Pixels between the groups of a grid, and of a letter of a title on small screens.
 _APART: Final = 8.0
+_TITLE_LETTER: Final = 7.6
 
 
 def draw_grid(grid: Grid) -> Markup:
@@ -204,7 +205,6 @@ class _Places:
         named = (9.0 if grid.groups else 8.2) * _longest(grid.rows)
         outer = 14 + 8.2 * _longest([name for name, _ in grid.groups]) if grid.groups else 0.0
         self.left = 30 + outer + named
-        self.top = 30 + 8.2 * _longest(grid.columns)
         self.line = self.left - named - 14
         room = (WIDTH - self.left - 10) / max(len(grid.columns), 1)
         self.wide = min(grid.wide or grid.side, room)
@@ -212,9 +212,12 @@ class _Places:
         self.columns = [self.left + self.wide * column for column in range(len(grid.columns))]
         groups = [number for number, (_, rows) in enumerate(grid.groups) for _ in range(rows)]
         groups = groups or [0] * len(grid.rows)
+        # The title of the rows, in their middle, may be longer than they are high.
+        overhang = max(0.0, 4 + (_TITLE_LETTER * len(grid.row_title) - self.side * len(grid.rows)) / 2)
+        self.top = max(30 + 8.2 * _longest(grid.columns), overhang)
         self.rows = [self.top + self.side * row + _APART * group for row, group in enumerate(groups)]
         self.width = max(self.left + self.wide * len(grid.columns) + 10, 320)
-        self.height = (self.rows[-1] + self.side if self.rows else self.top) + 12
+        self.height = (self.rows[-1] + self.side if self.rows else self.top) + max(12.0, overhang)
 
     def names(
         self, names: Sequence[str], starts: Sequence[float], size: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,15 @@ def test_a_printed_cell_has_the_colour_of_the_screen(
     shades = re.findall('class="cell ([a-z0-9]+)"', draw_grid(grid))
     assert len(shades) == len(values)
     assert large_areas(tmp_path / "grid.png") == {"#ffffff", *(SHADES[shade] for shade in shades)}
+
+
+def test_a_title_that_is_longer_than_the_rows_are_high_is_whole() -> None:
+    grid = replace(a_grid(RATIOS, [1.0]), row_title="node after it", side=26.0)
+    svg = draw_grid(grid)
+    height = float(re.findall(r'viewBox="0 0 \S+ (\S+)"', svg)[0])
+    middle = float(re.findall(r"translate\(15 (\S+)\) rotate", svg)[0])
+    half = 7 * len("node after it") / 2
+    assert half <= middle <= height - half
 
 
 def test_classes_of_ratios_are_as_fine_as_nearly_all_ratios_allow() -> None:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from npc.cron.failing_nodes import failing_nodes
 from npc.cron.night_readings import WINDOW, NightReadings, group_equal, readings_of
 from npc.cron.series import Panel
-from npc.machine.fabric import Kind, Topology, natural
+from npc.machine.fabric import Topology, natural
 from npc.records.units import plural
 from npc.records.verdicts import NightSuspect
 from npc.statistics.arrays import Booleans, Integers
@@ -37,7 +37,7 @@ from npc.statistics.localiser import (
     slow_partners,
 )
 from npc.statistics.mixture import robust_noises
-from npc.statistics.suspect import Role, whom
+from npc.statistics.suspect import Kind, Role, whom
 
 #: From which nights on, counted from the last one, somebody may be slow.
 ONSETS: Final = (1, 2, 3, 7, 14, WINDOW)

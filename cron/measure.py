@@ -25,8 +25,8 @@ from npc.jobs.stop import Stop
 from npc.jobs.workpackages import BatchJob, NoRun, find_run, read_workpackages
 from npc.machine.command import last_line
 from npc.machine.fabric import expand, natural, short_name
-from npc.machine.processes import die_with_parent
 from npc.places import workplace
+from npc.processes import die_with_parent
 from npc.python import python
 from npc.records.journal import Part
 from npc.records.record import InvalidRecord, Record

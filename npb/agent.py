@@ -25,11 +25,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from npc.machine import sysfs
-from npc.machine.processes import die_with_parent
 from npc.npb import interfaces, placement, readiness
 from npc.npb.children import NOT_FOUND, Child, OutputPart
 from npc.npb.messages import BadMessage, Decoder, encode
 from npc.npb.processes import UNKILLABLE_S, adopt_orphans, descendants, reap, signal_each
+from npc.processes import die_with_parent
 
 if TYPE_CHECKING:
     from npc.machine.around import LaunchObservations

@@ -14,8 +14,8 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from npc.machine.processes import die_with_parent
 from npc.npb.messages import MAX_PAYLOAD_BYTES
+from npc.processes import die_with_parent
 
 #: Of a stream this much is sent at most, from one message about the tool to the next: more would fill the
 #: control connection and the disk of who keeps it.

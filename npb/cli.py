@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from npc import __version__
-from npc.machine.processes import RANK, told
 from npc.machine.sysfs import parse_cpus
 from npc.npb import rank
 from npc.npb.options import DRAW_SEED, LauncherOptions
+from npc.processes import RANK, told
 from npc.terminal import guard
 
 _EPILOG: Final = """\

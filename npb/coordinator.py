@@ -23,7 +23,6 @@ from npc import parsers
 from npc.files import cannot_write
 from npc.jobs.rounds import Rounds
 from npc.machine.load import watch_s
-from npc.machine.processes import die_with_parent
 from npc.npb import addresses, cluster, placement, sweep
 from npc.npb.interfaces import HostView
 from npc.npb.launch_result import RAW, BlamedSide, LaunchResult, parser_of
@@ -32,6 +31,7 @@ from npc.npb.nodes import AgentReception, HostLost, Node
 from npc.npb.options import DRAW_SEED, LauncherOptions
 from npc.npb.results import Results
 from npc.npb.sweep import SweepStep
+from npc.processes import die_with_parent
 from npc.records.build import swept_size
 from npc.records.launch import now, tool_of
 from npc.records.reading import OK, Reading

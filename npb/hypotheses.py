@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from npc.machine.fabric import Kind, Topology
+from npc.machine.fabric import Topology
 from npc.npb.pair_readings import PairReadings
 from npc.statistics.localiser import GroupMembers, Hypotheses, group_members, one_ended
-from npc.statistics.suspect import Role, whom
+from npc.statistics.suspect import Kind, Role, whom
 
 if TYPE_CHECKING:
     from npc.statistics.arrays import Floats, Integers

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-from npc.machine import processes
+from npc import processes
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 #: A process that has not ended this long after SIGKILL hangs in the kernel; nobody can wait for it.

@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from npc.machine.processes import RANK, RANKS, told
 from npc.npb import addresses, agent, interfaces, placement
 from npc.npb.interfaces import HostView
 from npc.npb.messages import Decoder, encode
 from npc.npb.options import LauncherOptions
 from npc.npb.processes import adopt_orphans, ancestors, descendants, end_descendants, signal_each
+from npc.processes import RANK, RANKS, told
 
 USAGE: Final = 2
 INTERNAL: Final = 1

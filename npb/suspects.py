@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from npc.machine.fabric import Kind
 from npc.records.pair_verdicts import Better, PairResult, PairSuspect
 from npc.statistics.localiser import Effect
-from npc.statistics.suspect import Role
+from npc.statistics.suspect import Kind, Role
 
 #: Measurements that stay with a suspect.
 _MOST_MEASUREMENTS: Final = 64

@@ -11,10 +11,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from npc.machine.fabric import Kind
 from npc.npb.suspects import pair_suspect
 from npc.records.pair_verdicts import PairResult, PairSuspect
 from npc.statistics.distributions import chance_of_failures
+from npc.statistics.suspect import Kind
 
 #: Chance, over all nodes or pairs, that what is named dead only failed by accident.
 FALSE_DEAD: Final = 0.01

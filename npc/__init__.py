@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from npc.version import VERSION
+
 if TYPE_CHECKING:
     from npc.records.reading import Reading
     from npc.records.record import InvalidRecord, Record
     from npc.records.run import read_run
 
 __all__ = ["InvalidRecord", "Reading", "Record", "read_run"]
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> object:

@@ -24,8 +24,8 @@ from typing import IO, Final, NamedTuple
 
 import msgspec
 
+from npc import processes
 from npc.files import parse_json, read_bytes
-from npc.machine import processes, sysfs
 
 _NO_FLOCK: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 #: Between two looks at a lock that somebody else has (seconds).
@@ -53,7 +53,7 @@ class Holder:
         if self.host != os.uname().nodename:
             return time.time() < self.until
         process = processes.read(self.pid)
-        return process is not None and (self.boot, self.begun) == (_boot(), process.started)
+        return process is not None and (self.boot, self.begun) == (processes.boot(), process.started)
 
     def __str__(self) -> str:
         since = datetime.fromtimestamp(self.since, timezone.utc).astimezone()
@@ -94,7 +94,7 @@ def only_one(path: Path, limit_s: float = 0.0, wait_s: float = 0.0) -> Iterator[
         own, now = processes.read(os.getpid()), time.time()
         assert own is not None
         until = now + limit_s if limit_s else 0.0
-        this = Holder(os.uname().nodename, own.pid, own.started, _boot(), now, until)
+        this = Holder(os.uname().nodename, own.pid, own.started, processes.boot(), now, until)
         stream.seek(0)
         stream.truncate()
         stream.write(json.dumps(asdict(this)))
@@ -142,7 +142,3 @@ def _take_marker(path: Path, held: contextlib.ExitStack) -> None:
         held.enter_context(SoftFileLock(marker, timeout=0))
     except Timeout:
         raise LockHeld(f"{before or 'it is just starting'}; if nobody is: remove {marker}") from None
-
-
-def _boot() -> str:
-    return sysfs.text(Path("/proc/sys/kernel/random/boot_id")) or ""

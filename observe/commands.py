@@ -213,8 +213,8 @@ def observe(
     from shutil import which
 
     from npc import parsers
-    from npc.jobs.launcher import PARSERS, UnknownProgram, program_index
     from npc.jobs.sample import LAUNCH, job_hosts
+    from npc.launcher import PARSERS, UnknownProgram, program_index
     from npc.machine.command import exit_words
     from npc.observe.output_copy import not_lost_silently, printing, say
     from npc.observe.outputs import show

@@ -21,7 +21,7 @@ class Companion(Protocol):
     `end` is called once the program has ended, also by the process that stands by where `npc.observe.rank`
     was killed: it needs nothing but what the companion keeps in this object, and gives what goes under the
     companion's name into the rank's file. Whatever a companion starts ends with `npc.observe.rank`
-    (`npc.machine.processes.die_with_parent`), so that nothing stays attached.
+    (`npc.processes.die_with_parent`), so that nothing stays attached.
     """
 
     def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from npc.machine.processes import die_with_parent
 from npc.observe.own_session import PASSED_ON, keep_only_descriptors
+from npc.processes import die_with_parent
 
 #: A signal to many processes reaches all of them within this; that to one is passed on so much later.
 _TOGETHER_S: Final = 0.1

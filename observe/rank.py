@@ -29,13 +29,13 @@ if not __package__:  # started by its path
     sys.path[0] = str(Path(__file__).absolute().parents[2])
 
 from npc import own_folder
-from npc.machine.processes import RANK, RANKS, die_with_parent, read, storage_and_calls, told
 from npc.machine.sysfs import format_cpus
 from npc.observe.counters import read_counters
 from npc.observe.options import read_options
 from npc.observe.own_session import leave_launcher
 from npc.observe.passed_signals import SignalWitness, wait_for_end
 from npc.observe.unchanged import end_like, given_signals, occupy_standard_descriptors, restore_environment
+from npc.processes import RANK, RANKS, die_with_parent, read, storage_and_calls, told
 from npc.terminal import guard
 
 if TYPE_CHECKING:

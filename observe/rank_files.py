@@ -54,7 +54,7 @@ class WatchedRank(msgspec.Struct, kw_only=True):
     #: Those that OpenMP was to have.
     threads: Number = 1
     counted: Flop | None = None
-    #: What the kernel counted (`npc.machine.processes.storage_and_calls`), in bytes and calls.
+    #: What the kernel counted (`npc.processes.storage_and_calls`), in bytes and calls.
     io: dict[str, int] | None = None
     #: What companions said at their end, by their keys.
     companions: dict[str, Any] = msgspec.field(default_factory=dict)

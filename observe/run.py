@@ -17,9 +17,8 @@ from typing import Final, NamedTuple
 
 from npc import own_folder
 from npc.files import no_link, read_bytes, write_whole
-from npc.jobs.launcher import content_of
 from npc.jobs.sample import job_hosts
-from npc.machine.processes import die_with_parent
+from npc.launcher import content_of
 from npc.observe.observation import Observation, read_observation, to_text
 from npc.observe.observer import RunPlan, registered_observers
 from npc.observe.options import ObservationOptions
@@ -27,6 +26,7 @@ from npc.observe.output_copy import OutputCopy, descriptor_of, say
 from npc.observe.passed_signals import SignalWitness, wait_for_end
 from npc.observe.rank import RUNNING
 from npc.observe.unchanged import FROM_PEOPLE, given_signals, restore_environment
+from npc.processes import die_with_parent
 from npc.records.overhead import MeasuredOverhead, Overhead
 
 OBSERVED: Final = "observed.json"

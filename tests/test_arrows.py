@@ -133,6 +133,26 @@ def test_a_room_imports_only_rooms_below_it_and_no_module_itself_through_others(
     TopologicalSorter(found).prepare()  # raises CycleError, which names the modules
 
 
+def package_of(module: str) -> str:
+    """``npc.jobs.wait`` → ``npc.jobs``; a module of `npc` itself stands for itself."""
+    return ".".join(module.split(".")[:2])
+
+
+def test_no_package_of_npc_imports_itself_through_others() -> None:
+    """Packages make no circle either: ``npc.validity`` is imported by ``npc.jobs`` and never imports it."""
+    sources = {
+        module: ((ROOT / path).read_text(encoding="utf-8"), path.name == "__init__.py")
+        for module, path in PATHS.items()
+        if room_of(module) == "npc"
+    }
+    packages: dict[str, set[str]] = {}
+    for module, imported in arrows(sources).items():
+        package = package_of(module)
+        packages.setdefault(package, set()).update(set(map(package_of, imported)) - {package})
+    assert {"npc", "npc.cli", "npc.jobs", "npc.validity"} <= packages.keys()
+    TopologicalSorter(packages).prepare()  # raises CycleError, which names the packages
+
+
 @pytest.mark.parametrize(
     "import_back",
     [

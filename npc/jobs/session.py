@@ -12,7 +12,7 @@ import signal
 import time
 from typing import Final
 
-from npc.machine import processes
+from npc import processes
 
 #: How often to look whether a session has ended; nothing is being measured then.
 _LOOK_S: Final = 0.02

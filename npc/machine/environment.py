@@ -20,7 +20,6 @@ from typing import Any, Final
 
 import psutil
 
-import npc
 from npc.machine import counters, sysfs
 from npc.machine.command import run
 from npc.machine.gpus import gpus
@@ -30,8 +29,10 @@ from npc.machine.memory import channels, dimms
 from npc.machine.pcie import pcie_links
 from npc.machine.tools import TOOLS, VERSION_TIMEOUT_S, Found, find, find_all, os_release, search_path
 from npc.machine.topology import processors
+from npc.places import home
 from npc.python import python
 from npc.records.launch import now
+from npc.version import VERSION
 
 #: Raised whenever a field is renamed or changes its meaning; new fields do not raise it.
 SCHEMA: Final = 1
@@ -96,7 +97,7 @@ def collect_environment(
         environment["slurm"] = _slurm(environment["variables"])
         environment["host"]["addresses"] = addresses.result()
         environment["gpus"] = accelerators.result()
-        environment["npc"] = {"version": npc.__version__, **commit.result()}
+        environment["npc"] = {"version": VERSION, **commit.result()}
         environment["tools"] = {
             found.tool.command: {"path": str(found.path), "version": found.version} if found.path else None
             for found in (looked_up.result() if looked_up else tools or ())
@@ -239,7 +240,7 @@ def _slurm(variables: Mapping[str, str]) -> dict[str, str] | None:
 def _checkout() -> dict[str, Any]:
     """Commit and cleanness of the checkout that this NPC runs from; None each where it is none."""
     unknown: dict[str, Any] = {"commit": None, "dirty": None}
-    folder = Path(npc.__file__).resolve().parent.parent
+    folder = home()
     if not (folder / ".git").exists() or find("git") is None:
         return unknown
     git = ["git", "--no-optional-locks", "-C", str(folder)]

@@ -32,9 +32,6 @@ import click
 from npc.files import read_text
 from npc.machine.ask import NoAnswer, ask
 
-#: What on a fabric can be to blame for slow messages.
-Kind = Literal["node", "link", "uplink", "switch", "rack"]
-
 #: A host list longer than this is a slip of the keyboard (``n[1-99999999]``), not a cluster.
 MAX_HOSTS: Final = 1_000_000
 

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from npc.machine import processes, sysfs
+from npc import processes
+from npc.machine import sysfs
 
 #: cgroup v1 writes "no limit" as the largest multiple of the page size below 2^63.
 _UNLIMITED: Final = 2**60

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from npc.machine.fabric import Kind
-
+#: What on a fabric can be to blame for slow messages.
+Kind = Literal["node", "link", "uplink", "switch", "rack"]
 #: At which end of a pair a node is slow: the end that sends the bytes or the one that receives them, where it
 #: is known who sends, else npb's client or server. "": at both ends, or unknown.
 Role = Literal["", "sender", "receiver", "client", "server"]

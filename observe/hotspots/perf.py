@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from npc.machine.command import run
-from npc.machine.processes import capabilities
+from npc.processes import capabilities
 
 #: What installs perf on Debian; Ubuntu calls it linux-tools-generic, others perf.
 PACKAGE: Final = "linux-perf"

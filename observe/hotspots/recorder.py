@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.machine.command import last_line
-from npc.machine.processes import LOCAL_RANK, Process, die_with_parent, local_ranks, read, told
 from npc.machine.processor import node_processor
 from npc.observe.hotspots.bounds import EVENTS
 from npc.observe.hotspots.perf import Perf, PerfAccess, find_perf, perf_access
 from npc.observe.hotspots.stack_file import SUFFIX, save, to_document
 from npc.observe.hotspots.stacks import CLOCK, Stacks
 from npc.observe.options import Companion
+from npc.processes import LOCAL_RANK, Process, die_with_parent, local_ranks, read, told
 
 #: What perf does not end by itself it leaves without the parts that say what is in it.
 KILLED: Final = "perf record was killed, and its file is not whole"

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Any, Final
 
-from npc.jobs.launcher import content_of
+from npc.launcher import content_of
 from npc.observe.built import NoLibrary
 from npc.observe.memory.build import memory_library
 from npc.observe.memory.companion import VALGRIND

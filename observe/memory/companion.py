@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.machine.load import cgroup_memory_bytes
-from npc.machine.processes import RANK, die_with_parent, local_ranks, read, told
 from npc.observe.c_header import read_header
 from npc.observe.memory.records import MEMORY
 from npc.observe.options import Companion
 from npc.observe.own_session import keep_only_descriptors
+from npc.processes import RANK, die_with_parent, local_ranks, read, told
 from npc.python import python
 
 #: The program's environment names the table by this.

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from npc import own_folder
-from npc.machine.processes import die_with_parent
 from npc.observe.probes.catalogue import budget_check, program
 from npc.observe.probes.rights import NAMESPACES, NoProbes, version
+from npc.processes import die_with_parent
 
 #: Always printed by a bpftrace that may not raise what it need not raise.
 _HARMLESS: Final = "RLIMIT_MEMLOCK"

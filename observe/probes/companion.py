@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from npc.machine.processes import RANK, told
 from npc.observe.options import Companion
 from npc.observe.probes.credentials import peer
 from npc.observe.probes.settings import Settings, read_token
+from npc.processes import RANK, told
 
 #: The keeper gives up on a bpftrace long before.
 _PATIENCE_S: Final = 60.0

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Final
 
 from npc import own_folder
-from npc.machine.processes import local_ranks, read
 from npc.observe.own_session import leave_launcher
 from npc.observe.probes.attachment import NodeProbes, ProbeAttachment
 from npc.observe.probes.catalogue import read_wanted
 from npc.observe.probes.credentials import peer
 from npc.observe.probes.records import NodeProbe
 from npc.observe.probes.settings import PROBES, UNFINISHED, Settings
+from npc.processes import local_ranks, read
 
 #: A first rank that has not called by then was killed.
 _CALL_S: Final = 60.0

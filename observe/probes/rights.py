@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from npc.machine.command import MISSING, last_words, run
-from npc.machine.processes import capabilities
+from npc.processes import capabilities
 
 #: From here on, `pid` and `tid` are those of bpftrace's own PID namespace, while tracepoints tell those of
 #: the kernel's; these stand in its structures, too.

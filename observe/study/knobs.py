@@ -17,7 +17,7 @@ from typing import Final
 
 from npc.machine import sysfs
 from npc.machine.command import exit_words
-from npc.machine.processes import die_with_parent
+from npc.processes import die_with_parent
 
 #: What the kernel gives an interface by itself: nobody's setting is lost with it.
 _OWN_QDISCS: Final = ("noqueue", "fq_codel", "pfifo_fast", "mq", "fq")

@@ -20,8 +20,8 @@ from typing import Any, Final
 import msgspec
 
 from npc.files import read_bytes, read_text
-from npc.jobs.launcher import program_index
 from npc.jobs.sample import fill_in
+from npc.launcher import program_index
 from npc.observe.study.plan import placement_of
 from npc.observe.study.records import Condition, ProgramRun, Study
 from npc.observe.study.starters import Starters

@@ -13,9 +13,9 @@ from typing import Final
 import click
 
 from npc.files import LARGEST_TABLE, cannot_write, read_bytes
-from npc.jobs.launcher import PARSERS, program_index
 from npc.jobs.sample import fill_in
 from npc.jobs.suite import environment_of_settings
+from npc.launcher import PARSERS, program_index
 from npc.machine.tools import search_path
 from npc.observe.study.plan import expectation_of, with_free_cores
 from npc.observe.study.records import STUDY, Condition, Study, write_study

@@ -25,7 +25,6 @@ if not __package__:  # started by its path
 
 from npc.files import write_whole
 from npc.machine import sysfs
-from npc.machine.processes import LOCAL_RANK, die_with_parent, read, told
 from npc.observe.study.knobs import (
     CannotChange,
     Undo,
@@ -35,6 +34,7 @@ from npc.observe.study.knobs import (
     shape,
     triad,
 )
+from npc.processes import LOCAL_RANK, die_with_parent, read, told
 from npc.terminal import guard
 
 #: How long a node's other ranks wait for the first one.

@@ -20,9 +20,9 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from npc.document import below
-from npc.jobs.launcher import MPI_STARTERS
 from npc.jobs.sample import Case, job_hosts, sample_all, turns
 from npc.jobs.stop import Stop
+from npc.launcher import MPI_STARTERS
 from npc.machine.fabric import short_name
 from npc.places import shown
 from npc.python import python

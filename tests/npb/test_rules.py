@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from npc.machine.fabric import load
 from npc.machine.load import busiest
-from npc.machine.processes import read
 from npc.npb import cli, processes
 from npc.npb.addresses import NoAddress, choose, fill, interface_of, names_to_try
 from npc.npb.cluster import PairAttempt, by_series, describe, localise_all, pairs_to_repeat
@@ -30,6 +29,7 @@ from npc.npb.nodes import ToolEnd
 from npc.npb.output import Output
 from npc.npb.schedule import schedule
 from npc.npb.sweep import MAX_STEPS, BadRepeat, parse_repeat, plan
+from npc.processes import read
 from npc.records.reading import Reading
 
 numbers = st.integers(-(10**6), 10**6)
@@ -380,5 +380,5 @@ def test_what_every_node_loads_before_mpi_is_little() -> None:
     loaded = set(json.loads(done.stdout))
     heavy = {"asyncio", "numpy", "mpi4py", "click", "subprocess", "dataclasses", "psutil", "npc.parsers"}
     assert not loaded & heavy
-    of_npc = {name for name in loaded if name.startswith("npc") and not name.startswith("npc.npb")}
-    assert of_npc == {"npc", "npc.machine", "npc.machine.processes", "npc.machine.sysfs", "npc.terminal"}
+    of_npc = {name for name in loaded if name.startswith("npc.") and not name.startswith("npc.npb")}
+    assert of_npc == {"npc.machine", "npc.machine.sysfs", "npc.processes", "npc.terminal", "npc.version"}

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npc import parsers
-from npc.jobs.launcher import UnknownProgram, program_index
 from npc.jobs.session import members
+from npc.launcher import UnknownProgram, program_index
 from npc.observe.counters import RECEIVED, SENT, passed, read_counters
 from npc.observe.flop_counters import NoCounters, counted_flop, moved_bytes
 from npc.observe.monitoring import read_calls, read_flows

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
 
-from npc.jobs.launcher import MPI_STARTERS
+from npc.launcher import MPI_STARTERS
 from npc.machine.sysfs import parse_cpus
 from npc.records.launch import Launch
 from npc.records.record import Record

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from statistics import median
 from typing import Any, Final
 
-from npc.jobs.launcher import MPI_STARTERS
+from npc.launcher import MPI_STARTERS
 from npc.machine.sysfs import parse_cpus
 from npc.records.record import Record
 from npc.records.series import Series

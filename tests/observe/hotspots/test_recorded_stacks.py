@@ -19,13 +19,13 @@ from typing import Any
 
 import pytest
 
-from npc.machine.processes import read
 from npc.observe.elf import ElfFile
 from npc.observe.hotspots import recorder
 from npc.observe.hotspots.perf import find_perf
 from npc.observe.hotspots.records import HOTSPOTS, Hotspots
 from npc.observe.hotspots.stacks import Stacks
 from npc.observe.options import CompanionOptions, ObservationOptions
+from npc.processes import read
 from npc.records.observed import read_part
 from tests.lab.in_process import npc
 from tests.lab.npb_job import MPI_ENVIRONMENT

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from npc.machine import processes
+from npc import processes
 from npc.observe.elf import ElfFile
 from npc.observe.probes.catalogue import read_wanted
 from npc.observe.probes.places import find

@@ -56,6 +56,15 @@ def read(pid: int, root: Path = Path("/")) -> Process | None:
     return Process(pid, name, field[4], field[6], kernel, ticks, waited, started=field[22])
 
 
+def boot() -> str:
+    """The kernel's name of this boot (random(4)); with it, `Process.started` tells one process of a host from
+    all others. Empty where the kernel has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
 def storage_and_calls(pid: int, root: Path = Path("/")) -> dict[str, int] | None:
     """What a process and all that it has waited for moved: ``rchar``, ``wchar``, ``syscr``, ``syscw``,
     ``read_bytes``, ``write_bytes``, ``cancelled_write_bytes`` of proc_pid_io(5). A zombie still tells. None

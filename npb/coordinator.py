@@ -17,9 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import click
-
 from npc import parsers
+from npc.errors import InvalidUsage
 from npc.files import cannot_write
 from npc.jobs.rounds import Rounds
 from npc.machine.load import watch_s
@@ -362,7 +361,7 @@ class Conductor:
         others to each other."""
         try:
             return watch_s() > 0 and len(self._hosts) in (2, len(set(self._hosts)))
-        except click.UsageError as error:
+        except InvalidUsage as error:
             raise NothingMeasurable(str(error)) from None
 
     def _address_table(self) -> dict[str, str] | None:

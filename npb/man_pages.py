@@ -14,8 +14,8 @@ import click
 
 from npc import __version__
 from npc.cli import Commands, main
+from npc.commands.rare_options import show_all
 from npc.npb import cli
-from npc.rare_options import show_all
 from npc.terminal import guard
 
 

@@ -3,8 +3,8 @@
 A command is a click command named in the entry point group ``npc.commands`` (`npc.registration`); its module
 is imported when it is called (or listed), so one that cannot be loaded costs only itself. A name with a
 blank, such as ``model fit``, is a command of a group: `npc model fit`. Commands report what can go wrong by
-raising `click.ClickException`; an OSError (read-only folder, missing file, full disk) and
-`npc.files.InvalidFile` become one line as well. Exit codes: docs/commands.md.
+raising `click.ClickException`; what the modules below them raise becomes one line as well: `npc.errors`,
+`npc.files.InvalidFile` and OSError (read-only folder, missing file, full disk). Exit codes: docs/commands.md.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import Any, Final
 import click
 
 from npc import __version__, registration, status_line
+from npc.commands.rare_options import shows_all, with_help_all
+from npc.errors import CommandFailed, InvalidUsage
 from npc.files import InvalidFile
-from npc.rare_options import shows_all, with_help_all
 from npc.streams import nowhere, open_streams
 from npc.terminal import guard
 
@@ -126,6 +127,10 @@ class Commands(click.Group):
         """Run the command; whatever a user can cause ends in one line and no traceback."""
         try:
             return super().invoke(ctx)
+        except InvalidUsage as error:
+            raise click.UsageError(str(error)) from error
+        except CommandFailed as error:
+            raise click.ClickException(str(error)) from error
         except InvalidFile as error:
             status_line.show("")
             raise click.ClickException(str(error)) from error

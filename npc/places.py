@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import click
+from npc.errors import CommandFailed
 
 #: As npc/setup.sh refuses them; the colon parts the folders of a PATH.
 _READ_BY_SHELLS: Final = re.compile(r"""[\s"'`$\\&;|<>()*?\[\]{}#!:]""")
@@ -36,16 +36,16 @@ def home() -> Path:
 def suite() -> Path:
     """`home`, from which benchmarks run.
 
-    Raises click.ClickException where NPC was installed without it, and for a path that job scripts, which
+    Raises CommandFailed where NPC was installed without it, and for a path that job scripts, which
     name programs without quotes, could not hold.
     """
     folder = home()
     if _READ_BY_SHELLS.search(str(folder)):
-        raise click.ClickException(
+        raise CommandFailed(
             f"NPC's path has a space or another character that shells read: move it ({folder})"
         )
     if not (folder / "jube.yml").exists():
-        raise click.ClickException(
+        raise CommandFailed(
             f"{folder} has no jube.yml: this NPC was installed without its benchmarks; install its wheel anew"
         )
     return folder

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import click
-
 from npc.terminal import unguarded
 
 
@@ -14,4 +12,4 @@ def show(text: str) -> None:
     terminal."""
     if sys.stderr.isatty():
         unguarded(sys.stderr).write("\r\x1b[K")
-        click.echo(text, nl=False, err=True)
+        print(text, end="", file=sys.stderr, flush=True)

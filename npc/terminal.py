@@ -23,6 +23,8 @@ _CONTROL: Final = re.compile(
 #: Stands for ESC in NPC's own colours; who writes it himself gets no more than these.
 _OWN: Final = "\uf8fe"
 _COLOUR: Final = re.compile(_OWN + r"(\[[0-9;]*m)")
+#: Parameters of Select Graphic Rendition (ECMA-48, 8.3.117).
+_STYLES: Final = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
 
 def visible(text: str) -> str:
@@ -35,15 +37,14 @@ def _escape(character: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def styled(text: str, **style: Any) -> str:
-    """The text in a colour (`click.style`) where stdout is a terminal; as it is anywhere else."""
-    if not sys.stdout.isatty():
+def styled(text: str, colour: str = "", bold: bool = False, dim: bool = False) -> str:
+    """The text in that style (`_STYLES`) where stdout is a terminal; as it is anywhere else."""
+    names = [colour, *(["bold"] if bold else []), *(["dim"] if dim else [])]
+    codes = [_STYLES[name] for name in names if name]
+    if not codes or not sys.stdout.isatty():
         return text
-    import click
-
-    return click.style(text, **style).replace(
-        "\x1b", _OWN if isinstance(sys.stdout, _GuardedStream) else "\x1b"
-    )
+    escape = _OWN if isinstance(sys.stdout, _GuardedStream) else "\x1b"
+    return f"{escape}[{';'.join(map(str, codes))}m{text}{escape}[0m"
 
 
 def guard(stdout: bool | None = None, stderr: bool | None = None) -> None:

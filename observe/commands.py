@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from npc.commands.parameters import PathParameter, program_first
+from npc.commands.rare_options import RareOption, shows_all
 from npc.files import cannot_write
 from npc.observe.observer import ObservationRequest, RunObserver, RunPlan, registered_observers
-from npc.parameters import PathParameter, program_first
-from npc.rare_options import RareOption, shows_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

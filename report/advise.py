@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from npc.commands.parameters import PathParameter, RunParameter
 from npc.document import plain
-from npc.parameters import PathParameter, RunParameter
 
 if TYPE_CHECKING:
     from pathlib import Path

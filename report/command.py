@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from npc import status_line
+from npc.commands.parameters import PathParameter
 from npc.files import cannot_write, write_whole
-from npc.parameters import PathParameter
 from npc.records.units import format_size
 from npc.roofline.command_line import failure, picture_folder
 

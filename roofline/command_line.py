@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from npc.parameters import PathParameter
+from npc.commands.parameters import PathParameter
 from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
 

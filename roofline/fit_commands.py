@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from npc.commands.parameters import PathParameter
 from npc.files import parse_json, read_bytes
-from npc.parameters import PathParameter
 from npc.roofline.command_line import RECORDS, failure, read_records
 
 if TYPE_CHECKING:

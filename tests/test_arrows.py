@@ -153,6 +153,18 @@ def test_no_package_of_npc_imports_itself_through_others() -> None:
     TopologicalSorter(packages).prepare()  # raises CycleError, which names the packages
 
 
+def test_npc_imports_click_in_its_commands_alone() -> None:
+    """What is below them returns what is to be printed, and raises what is in `npc.errors`."""
+    of_the_command_line = {
+        module
+        for module, path in PATHS.items()
+        if room_of(module) == "npc"
+        for name in names_of((ROOT / path).read_text(encoding="utf-8"), module, path.name == "__init__.py")
+        if name.partition(".")[0] == "click"
+    }
+    assert {module for module in of_the_command_line if package_of(module) != "npc.commands"} == {"npc.cli"}
+
+
 @pytest.mark.parametrize(
     "import_back",
     [

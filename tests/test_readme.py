@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 import pytest
 
+from npc.choices import TAGS
 from npc.cli import main
 from npc.jobs.suite import settings
 from npc.observe.study.command import StudyCommands
-from npc.parameters import TAGS
 from tests.lab.jube_job import finish
 from tests.lab.pages import (
     EXAMPLE,

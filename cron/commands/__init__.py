@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from npc.parameters import TAGS, Duration, PathParameter
+from npc.choices import TAGS
+from npc.commands.parameters import Duration, PathParameter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from npc.commands.parameters import PathParameter
 from npc.cron.commands import (
     chosen,
     of_at_once,
@@ -21,7 +22,6 @@ from npc.cron.commands import (
     rotation_of,
 )
 from npc.files import cannot_write
-from npc.parameters import PathParameter
 
 
 @click.command(short_help="Measure this machine or a cluster; show its ceilings.")
@@ -103,7 +103,7 @@ def _can_submit(platform: Path) -> None:
         try:
             ask(["sinfo", "--noheader", "--format=%P"])
         except NoAnswer as error:
-            raise click.ClickException(f"Slurm does not answer here ({error.message}): {mend}") from None
+            raise click.ClickException(f"Slurm does not answer here ({error}): {mend}") from None
 
 
 def _each_node(

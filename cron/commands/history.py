@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npc import status_line
+from npc.commands.parameters import PathParameter
 from npc.cron.commands import folder_of, of_history
-from npc.parameters import PathParameter
 
 if TYPE_CHECKING:
     from pathlib import Path

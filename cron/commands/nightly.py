@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from npc.commands.parameters import Duration, PathParameter
+from npc.commands.rare_options import RareOption
 from npc.cron.commands import (
     LOCK,
     chosen,
@@ -23,8 +25,6 @@ from npc.cron.commands import (
     rotation_of,
 )
 from npc.files import cannot_write
-from npc.parameters import Duration, PathParameter
-from npc.rare_options import RareOption
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from typing import Final
 import yaml
 
 from npc import catalogue
-from npc.parameters import TAGS
+from npc.choices import TAGS
 from npc.places import home
 from npc.terminal import guard
 

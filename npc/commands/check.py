@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from npc.parameters import RunParameter
+from npc.commands.parameters import RunParameter
 
 
 @click.command(short_help="Which records not to believe, and why.")
@@ -27,7 +27,7 @@ def check(records: Path | None, platform: str, as_json: bool, list_rules: bool) 
 
     from npc.records.run import records_file
     from npc.validity import all_rules
-    from npc.validity.check import SCHEMA, examine, show, to_document
+    from npc.validity.check import SCHEMA, examine, lines_of, to_document
 
     if list_rules:
         if as_json:
@@ -47,6 +47,7 @@ def check(records: Path | None, platform: str, as_json: bool, list_rules: bool) 
     if as_json:
         click.echo(json.dumps(to_document(found, findings), indent=1))
     else:
-        show(file, found, findings)
+        for line in lines_of(file, found, findings):
+            click.echo(line)
     if any(finding.rule.level == "invalid" for finding in findings):
         sys.exit(1)

@@ -9,7 +9,8 @@ SHELLS = ("bash", "zsh", "fish")
 
 @click.command(hidden=True, short_help="Completion of commands in bash, zsh and fish.")
 @click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script of SHELL.
 
     \b
@@ -19,10 +20,8 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from npc.cli import main
-
     made = get_completion_class(shell)
     assert made is not None  # click knows all of SHELLS
     # click's own check of bash runs bash, and fails where the script is made for another machine's
-    script = made(main, {}, "npc", "_NPC_COMPLETE")
+    script = made(ctx.find_root().command, {}, "npc", "_NPC_COMPLETE")
     click.echo(script.source_template % script.source_vars())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from npc.parameters import PathParameter
+from npc.commands.parameters import PathParameter
 
 
 @click.command(short_help="What is installed, what is missing, how to get it.")
@@ -56,7 +56,8 @@ def doctor(
     if as_json:
         click.echo(json.dumps(diagnosis.as_json(found, site), indent=2))
     else:
-        diagnosis.show(found, site, missing_only=missing)
+        for line in diagnosis.lines_of(found, site, missing_only=missing):
+            click.echo(line)
     if found.problems:
         sys.exit(1)
 

@@ -33,6 +33,7 @@ def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: f
 
     Exit codes: 0, 1 (Slurm does not answer, nothing can be written), 2 usage.
     """
+    from npc.errors import CommandFailed
     from npc.machine.new_platform import choose, describe_node, has_slurm, partitions, write_platform
     from npc.machine.platform import PLATFORMS, InvalidPlatform
     from npc.places import workplace
@@ -56,10 +57,8 @@ def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: f
     elif ask_node:
         try:
             node = describe_node(chosen, account, patience)
-        except click.ClickException as error:
-            click.echo(
-                f"no node could be asked ({error.message}): platform.toml has only what Slurm knows", err=True
-            )
+        except CommandFailed as error:
+            click.echo(f"no node could be asked ({error}): platform.toml has only what Slurm knows", err=True)
     try:
         write_platform(folder, chosen, node, account)
     except OSError as error:

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from npc.parameters import Duration, RunParameter
+from npc.commands.parameters import Duration, RunParameter
 
 #: Whose root's files are on an NFS that squashes root (exports(5), anonuid).
 _SQUASHED: Final = 65534

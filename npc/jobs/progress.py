@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import click
-
 from npc.jobs.scheduler import Job
 from npc.jobs.workpackages import NO_LAUNCHES, NoRun, Progress, Workpackage, read_workpackages
 from npc.records.units import format_duration
@@ -103,7 +101,7 @@ class Display:
         if title != self._title:
             self._title = title
             if title:
-                click.echo(title, err=True)
+                _print(title)
         for row in rows:
             change = ", ".join(filter(None, (row.state, row.job and f"job {row.job}")))
             change += f" on {row.nodes}" if row.nodes else ""
@@ -113,7 +111,7 @@ class Display:
                 change += f": {told}"
             if self._told.get(row.name) != change:
                 self._told[row.name] = change
-                click.echo(f"{row.name}: {change}", err=True)
+                _print(f"{row.name}: {change}")
 
     def close(self) -> None:
         """Leave on the terminal what is there."""
@@ -175,6 +173,10 @@ def _launches(row: WorkpackageRow) -> str:
 def _remarks(row: WorkpackageRow) -> str:
     bad = f"{row.progress.failed} bad" if row.progress.failed else ""
     return ", ".join(filter(None, (bad, row.note, _awaited(row))))
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _awaited(row: WorkpackageRow) -> str:

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import click
-
+from npc.choices import AUTO
+from npc.errors import InvalidUsage
 from npc.jobs.jube_file import read_jube_file, texts
 from npc.machine.tools import search_path
-from npc.parameters import AUTO
 from npc.places import workplace
 
 #: Settings that are files or folders.
@@ -105,7 +104,7 @@ def environment_of_settings(
 ) -> dict[str, str]:
     """NPC_… variables of ``NAME=VALUE`` words.
 
-    Raises click.UsageError for names that nothing reads, and values that JUBE would not take.
+    Raises InvalidUsage for names that nothing reads, and values that JUBE would not take.
     """
     known = settings(home, platform, file)
     plain, or_auto = whole_numbers(home, platform, file)
@@ -113,23 +112,21 @@ def environment_of_settings(
     for word in given:
         name, equals, value = word.partition("=")
         if not equals:
-            raise click.UsageError(f"--set {word!r}: expected NAME=VALUE")
+            raise InvalidUsage(f"--set {word!r}: expected NAME=VALUE")
         if name not in known:
             import difflib
 
             near = difflib.get_close_matches(name, known, 3, 0.4) or sorted(known)
-            raise click.UsageError(
+            raise InvalidUsage(
                 f"--set {name}: no benchmark and no platform has such a parameter; perhaps {', '.join(near)}?"
             )
         # JUBE makes a workpackage for each of several values with commas between.
         number = re.fullmatch(r"([0-9]+(,[0-9]+)*)?", value) or (name in or_auto and value == AUTO)
         if name in plain | or_auto and not number:
             auto = f" or {AUTO}" if name in or_auto else ""
-            raise click.UsageError(
-                f"--set {word}: {name} is a whole number{auto} ({known[name]} explains it)"
-            )
+            raise InvalidUsage(f"--set {word}: {name} is a whole number{auto} ({known[name]} explains it)")
         if name in _AT_LEAST_ONE and "0" in value.split(","):
-            raise click.UsageError(f"--set {word}: at least one launch of each case is needed")
+            raise InvalidUsage(f"--set {word}: at least one launch of each case is needed")
         variables[f"NPC_{name.upper()}"] = value
     return variables
 
@@ -167,7 +164,7 @@ def benchmark_file(home: Path, name: str) -> Path:
     raise _unknown("benchmark", name, home, "a JUBE file")
 
 
-def _unknown(what: str, name: str, home: Path, other: str) -> click.UsageError:
+def _unknown(what: str, name: str, home: Path, other: str) -> InvalidUsage:
     files = (path for place in (workplace(), home) for path in (place / f"{what}s").glob(f"*/{what}.xml"))
     known = sorted({path.parent.name for path in files})
-    return click.UsageError(f"--{what} {name}: no such {what}; there are {', '.join(known)}, or name {other}")
+    return InvalidUsage(f"--{what} {name}: no such {what}; there are {', '.join(known)}, or name {other}")

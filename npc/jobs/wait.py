@@ -20,9 +20,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-import click
-
 from npc import locks
+from npc.errors import CommandFailed
 from npc.files import no_link, read_bytes, read_end, replacing, write_whole
 from npc.jobs import jube, slurm
 from npc.jobs.progress import Display, WorkpackageRow, row_of
@@ -200,7 +199,7 @@ class RunWait:
         if code:
             said = read_bytes(self.run / LOG)[place:].decode(errors="replace").strip().splitlines()
             told = "\n".join(said[-5:])
-            raise click.ClickException(f"jube {' '.join(words)} failed ({self.run / LOG}):\n{told}")
+            raise CommandFailed(f"jube {' '.join(words)} failed ({self.run / LOG}):\n{told}")
         return True
 
     def _void_marks_if_requeued(self, workpackage: Workpackage) -> None:
@@ -308,7 +307,7 @@ def wait_for(
 ) -> tuple[Ending, list[WorkpackageRow]]:
     """Wait until every workpackage of `run` has ended; why it is over, and what the table shows then.
 
-    Raises `NoRun`, click.ClickException where JUBE fails, FileNotFoundError without JUBE, or without the
+    Raises `NoRun`, CommandFailed where JUBE fails, FileNotFoundError without JUBE, or without the
     batch system's commands where there are jobs to ask for.
     """
     deadline = math.inf if patience.limit_s is None else time.monotonic() + patience.limit_s

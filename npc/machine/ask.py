@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
-
+from npc.errors import CommandFailed
 from npc.machine.command import last_words, run
 
 
-class NoAnswer(click.ClickException):
+class NoAnswer(CommandFailed):
     """A program that is missing, fails or hangs; the message is its name and its own last words."""
 
 

@@ -3,14 +3,13 @@ find; as text and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 from npc.columns import columns, sentences
+from npc.errors import CommandFailed
 from npc.machine.environment import collect_environment
 from npc.machine.load import busy_processes
 from npc.machine.preflight import WATCHED_S, Finding, MpiTrial, preflight, start_two_ranks
@@ -63,8 +62,8 @@ def missing_for_main_job(tools: Sequence[Found]) -> list[str]:
         problems.append("not one benchmark tool is there")
     try:
         suite()
-    except click.ClickException as error:
-        problems.append(error.message)
+    except CommandFailed as error:
+        problems.append(str(error))
     return problems
 
 
@@ -109,44 +108,43 @@ def as_json(diagnosis: Diagnosis, site: SoftwareSource) -> dict[str, Any]:
     }
 
 
-def show(diagnosis: Diagnosis, site: SoftwareSource, missing_only: bool) -> None:
-    """Print it for people."""
+def lines_of(diagnosis: Diagnosis, site: SoftwareSource, missing_only: bool) -> Iterator[str]:
+    """It for people, line by line."""
     if not missing_only:
-        _print_tools(diagnosis.tools)
-    if lines := remedies(diagnosis.tools, site):
+        yield from _lines_of_tools(diagnosis.tools)
+    if ways := remedies(diagnosis.tools, site):
         system = os_release().get("PRETTY_NAME")
-        click.echo(f"Missing, and how to get it here{f' ({system})' if system else ''}:")
-        for names, way in lines:
-            click.echo(f"  {names}: {way}")
-    _print_findings(diagnosis.findings)
+        yield f"Missing, and how to get it here{f' ({system})' if system else ''}:"
+        yield from (f"  {names}: {way}" for names, way in ways)
+    yield from _lines_of_findings(diagnosis.findings)
     if diagnosis.problems:
-        click.echo(f"The main job cannot run: {'; '.join(diagnosis.problems)}.")
+        yield f"The main job cannot run: {'; '.join(diagnosis.problems)}."
     elif not missing_only:
         place = "the present folder" if workplace() == Path.cwd() else workplace()
         where = "" if workplace() == home() else f" It writes into {place}; benchmarks: {home()}."
-        click.echo(f"\nThe main job can run: {own('npc')} characterise.{where}")
+        yield f"\nThe main job can run: {own('npc')} characterise.{where}"
 
 
-def _print_tools(tools: Sequence[Found]) -> None:
+def _lines_of_tools(tools: Sequence[Found]) -> Iterator[str]:
     rows = [("tool", "version", "used by", "path")]
-    for found in tools:
-        version = (found.version or "?") if found.path else "missing"
+    for tool in tools:
+        version = (tool.version or "?") if tool.path else "missing"
         # the question mark is enough where a tool has no way to say its version
-        problem = found.problem if found.tool.version_args or not found.path else ""
-        where = ": ".join(filter(None, (str(found.path or ""), problem))) or "-"
-        rows.append((found.tool.name, version, found.tool.used_by, where))
+        problem = tool.problem if tool.tool.version_args or not tool.path else ""
+        where = ": ".join(filter(None, (str(tool.path or ""), problem))) or "-"
+        rows.append((tool.tool.name, version, tool.tool.used_by, where))
     heading, *lines = columns(rows)
-    click.echo(styled(heading, bold=True))
-    for found, line in zip(tools, lines, strict=True):
-        optional = found.tool.need is ToolNeed.OPTIONAL
-        colour = None if found.path or optional else "red"
-        click.echo(styled(line, fg=colour, dim=optional and not found.path))
+    yield styled(heading, bold=True)
+    for tool, line in zip(tools, lines, strict=True):
+        optional = tool.tool.need is ToolNeed.OPTIONAL
+        colour = "" if tool.path or optional else "red"
+        yield styled(line, colour, dim=optional and not tool.path)
 
 
-def _print_findings(findings: Sequence[Finding]) -> None:
+def _lines_of_findings(findings: Sequence[Finding]) -> Iterator[str]:
     colours = {"error": "red", "warning": "yellow", "note": "cyan"}
     for finding in findings:
-        click.echo()
+        yield ""
         level, colon, seen = sentences(f"{finding.level}: {finding.seen}").partition(":")
-        click.echo(styled(level, fg=colours[finding.level]) + colon + seen)
-        click.echo(sentences(f"  why: {finding.why}\n  do:  {finding.do}"))
+        yield styled(level, colours[finding.level]) + colon + seen
+        yield sentences(f"  why: {finding.why}\n  do:  {finding.do}")

@@ -27,8 +27,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final, Literal
 
-import click
-
+from npc.errors import InvalidUsage
 from npc.files import read_text
 from npc.machine.ask import NoAnswer, ask
 
@@ -47,7 +46,7 @@ _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 _GROUP: Final = re.compile(r"(?:(rack|switch)\s+)?([^\s:=\[\],]+)\s*:(.*)")
 
 
-class InvalidTopology(click.UsageError):
+class InvalidTopology(InvalidUsage):
     """A text that describes no topology; the message names source and line, and what was expected."""
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from npc import processes
+from npc.errors import InvalidUsage
 from npc.machine import sysfs
 
 #: cgroup v1 writes "no limit" as the largest multiple of the page size below 2^63.
@@ -25,15 +26,13 @@ LEAST_TICKS: Final = 10
 def watch_s() -> float:
     """Seconds to watch for other processes that compute, before a job; 0: nobody looks, nor during launches.
 
-    The variable ``NPC_WATCH``. Raises click.UsageError.
+    The variable ``NPC_WATCH``. Raises InvalidUsage.
     """
     text = os.environ.get(WATCH, "0.5")
     try:
         return float(text)
     except ValueError:
-        import click  # the launcher's agents start without it
-
-        raise click.UsageError(f"{WATCH}={text}: expected seconds, 0 for not at all") from None
+        raise InvalidUsage(f"{WATCH}={text}: expected seconds, 0 for not at all") from None
 
 
 def load_average(root: Path = Path("/"), watch_s: float = 0.0) -> dict[str, Any]:

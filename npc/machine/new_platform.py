@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 from npc.document import below, entries
+from npc.errors import CommandFailed, InvalidUsage
 from npc.machine.ask import NoAnswer, ask
 from npc.machine.platform import PLATFORM_FILE, PLATFORMS, read_platform
 from npc.machine.proposal import links, propose, virtual
@@ -62,16 +61,16 @@ def has_slurm() -> bool:
 
 
 def partitions() -> list[Partition]:
-    """What Slurm says of this cluster. Raises click.ClickException where it does not answer."""
+    """What Slurm says of this cluster. Raises CommandFailed where it does not answer."""
     if not has_slurm():
-        raise click.ClickException(f"Slurm's sinfo is not here: {_ELSEWHERE}")
+        raise CommandFailed(f"Slurm's sinfo is not here: {_ELSEWHERE}")
     try:
         return parse_partitions(
             ask(["sinfo", "--noheader", "--Node", f"--format={_SINFO}"]),
             ask(["scontrol", "--oneliner", "show", "partition"]),
         )
     except NoAnswer as error:
-        raise click.ClickException(f"Slurm does not answer here ({error.message}): {_ELSEWHERE}") from None
+        raise CommandFailed(f"Slurm does not answer here ({error}): {_ELSEWHERE}") from None
 
 
 def parse_partitions(nodes: str, partitions: str) -> list[Partition]:
@@ -144,7 +143,7 @@ def platform_xml(name: str, partition: Partition | None, account: str) -> str:
 
 def describe_node(partition: Partition, account: str, patience_s: float) -> dict[str, Any]:
     """What a node of the partition says of itself (``npc doctor --environment``). Raises
-    click.ClickException."""
+    CommandFailed."""
     job = ["srun", "--quiet", "--nodes=1", "--ntasks=1", "--exclusive", "--time=2", "--mpi=none"]
     job += [f"--immediate={max(1, round(patience_s))}", f"--partition={partition.name}"]
     job += [f"--account={account}"] if account else []
@@ -153,7 +152,7 @@ def describe_node(partition: Partition, account: str, patience_s: float) -> dict
         found: dict[str, Any]
         found, _ = json.JSONDecoder().raw_decode(said, said.index("{"))  # between what a site's prolog prints
     except ValueError:
-        raise click.ClickException(
+        raise CommandFailed(
             f"srun: npc doctor --environment did not describe the node: {said[:200]}"
         ) from None
     return found
@@ -180,7 +179,7 @@ def write_platform(
 
 
 def choose(partitions: Sequence[Partition], wanted: str | None) -> Partition:
-    """The partition that is wanted, else Slurm's default one. Raises click.UsageError."""
+    """The partition that is wanted, else Slurm's default one. Raises InvalidUsage."""
     names = ", ".join(partition.name for partition in partitions)
     if wanted is None:
         fitting = [partition for partition in partitions if partition.default]
@@ -189,5 +188,5 @@ def choose(partitions: Sequence[Partition], wanted: str | None) -> Partition:
         fitting = [partition for partition in partitions if partition.name == wanted]
         problem = f"--partition {wanted}: there are {names}"
     if not fitting:
-        raise click.UsageError(problem)
+        raise InvalidUsage(problem)
     return fitting[0]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 from npc.columns import sentences
+from npc.errors import InvalidUsage
 from npc.machine.platform import InvalidPlatform, find_platform
 from npc.records.record import InvalidRecord, Record, to_row
 from npc.records.run import read_run
@@ -30,15 +29,15 @@ PRINTED: Final = Rule(
 def examine(path: Path, platform_name: str) -> tuple[list[Record], list[Violation]]:
     """The records of a file, and what the rules and the parsers say about them.
 
-    Raises click.UsageError where there is nothing to read, or no such platform.
+    Raises InvalidUsage where there is nothing to read, or no such platform.
     """
     try:
         records = read_run(path)
         if platform_name and find_platform(platform_name) is None:
-            raise click.UsageError(f"--platform {platform_name}: there is no such platform.toml")
+            raise InvalidUsage(f"--platform {platform_name}: there is no such platform.toml")
         limits = platform_of(records, platform_name)
     except (FileNotFoundError, InvalidPlatform, InvalidRecord) as error:
-        raise click.UsageError(str(error)) from None
+        raise InvalidUsage(str(error)) from None
     folder = path if path.is_dir() else path.parent
     findings = find_lies(records, circumstances_of(folder, records, limits))
     caught = {finding.place for finding in findings if finding.rule.level == "invalid"}
@@ -72,21 +71,23 @@ def to_document(records: Sequence[Record], findings: Sequence[Violation]) -> dic
     }
 
 
-def show(path: Path, records: Sequence[Record], findings: Sequence[Violation]) -> None:
-    """Findings that differ in their numbers only are one, under the words of the first; then what failed.
-    Each rule has its source once."""
-    told = set()
+def lines_of(path: Path, records: Sequence[Record], findings: Sequence[Violation]) -> Iterator[str]:
+    """What is printed for people: the findings, then what failed.
+
+    Findings that differ in their numbers alone are one, in the words of the first. A source is there once.
+    """
+    explained = set()
     for alike in grouped(records, findings):
         first = alike[0]
         benchmark = records[first.place].benchmark
         cases = list(dict.fromkeys(records[finding.place].case for finding in alike))
         tests = ", ".join(cases[:4]) + (", …" if len(cases) > 4 else "")
         many = f"{len(alike)} × " if len(alike) > 1 else ""
-        click.echo(sentences(f"{first.rule.level}: {many}{benchmark} {tests}: {first.reason}"))
-        source = "" if first.rule.name in told else f" ({first.rule.title}); {first.rule.source}"
-        told.add(first.rule.name)
-        click.echo(sentences(f"    rule {first.rule.name}{source}"))
-        click.echo(f"    {records[first.place].raw}")
+        yield sentences(f"{first.rule.level}: {many}{benchmark} {tests}: {first.reason}")
+        source = "" if first.rule.name in explained else f" ({first.rule.title}); {first.rule.source}"
+        explained.add(first.rule.name)
+        yield sentences(f"    rule {first.rule.name}{source}")
+        yield f"    {records[first.place].raw}"
     invalid = {finding.place for finding in findings if finding.rule.level == "invalid"}
     lost = Counter(
         (test_name(record.benchmark, record.case), record.status)
@@ -95,8 +96,8 @@ def show(path: Path, records: Sequence[Record], findings: Sequence[Violation]) -
     )
     for (test, status), number in lost.items():
         many = f"{number} × " if number > 1 else ""
-        click.echo(sentences(f"not usable: {many}{test}: {status}"))
+        yield sentences(f"not usable: {many}{test}: {status}")
     usable = sum(record.ok and place not in invalid for place, record in enumerate(records))
     failed = f", {lost.total()} failed or unavailable" if lost else ""
     judged = f"{usable} of them usable, {len(invalid)} invalid{failed}"
-    click.echo(f"{path}: {plural(len(records), 'record')}, {judged}")
+    yield f"{path}: {plural(len(records), 'record')}, {judged}"

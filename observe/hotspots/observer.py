@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from npc.commands.rare_options import RareOption
 from npc.observe.observer import ObservationRequest, ObservedPart, RanksLeft, RunObserver
-from npc.rare_options import RareOption
 
 if TYPE_CHECKING:
     from npc.observe.options import CompanionOptions

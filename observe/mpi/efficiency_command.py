@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from npc.commands.parameters import PathParameter, RunParameter
 from npc.files import InvalidFile, read_text
-from npc.parameters import PathParameter, RunParameter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 
+from npc.choices import AUTO
+from npc.commands.parameters import Duration, PathParameter, Runs, name_values, program_first
+from npc.commands.rare_options import RareOption
 from npc.cron.commands import of_limit, of_platform
 from npc.files import read_text
 from npc.observe.study.predicting import predict, study_in
-from npc.parameters import AUTO, Duration, PathParameter, Runs, name_values, program_first
-from npc.rare_options import RareOption
 
 
 class StudyCommands(click.Group):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from npc.parameters import PathParameter
+from npc.commands.parameters import PathParameter
 
 if TYPE_CHECKING:
     from npc.observe.study.program_conditions import Resource

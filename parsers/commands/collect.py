@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from npc.commands.parameters import PathParameter, RunParameter
 from npc.files import cannot_write
-from npc.parameters import PathParameter, RunParameter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from npc.choices import AUTO
+from npc.commands.parameters import PathParameter, Runs, name_values, program_first
 from npc.files import cannot_write
-from npc.parameters import AUTO, PathParameter, Runs, name_values, program_first
 from npc.parsers import names
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from npc import status_line
+from npc.commands.parameters import PathParameter
 from npc.files import cannot_write
-from npc.parameters import PathParameter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -102,7 +102,7 @@ def _print_table(table: Table) -> None:
     heading, *lines = columns(table.texts(), keep_empty=False, right=numbers)
     click.echo(styled(f"\n{heading}", bold=True))
     for row, line in zip(table.rows, lines, strict=True):
-        click.echo(styled(line, fg=_COLOURS.get(row[0].text)))
+        click.echo(styled(line, _COLOURS.get(row[0].text, "")))
     click.echo()
 
 

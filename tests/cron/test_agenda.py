@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from npc.choices import TAGS
 from npc.cron.agenda import Agenda
 from npc.cron.costs import Cost, RunCosts
 from npc.cron.judge import with_postponed
@@ -19,7 +20,6 @@ from npc.cron.rotation import NODES, WorkItem
 from npc.cron.verdict import NightVerdict
 from npc.jobs.jube_file import step_names
 from npc.jobs.suite import default_of
-from npc.parameters import TAGS
 from npc.records.history import History, LastMeasured
 from npc.records.journal import Journal, JournalEntry, Part
 from npc.records.verdicts import (

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from npc.cli import main
-from npc.parameters import RunParameter
+from npc.commands.parameters import RunParameter
 
 #: What a parameter needs to be so that the command goes on to the next one.
 GOOD: Final = {"tool": "qperf", "goal": "watch", "pattern": "*", "reason": "why", "shell": "bash"}

@@ -16,7 +16,7 @@ import click
 import pytest
 
 from npc.cli import GROUPS, MOVED, entry_points, main
-from npc.rare_options import RareOption, show_all
+from npc.commands.rare_options import RareOption, show_all
 from tests.lab.in_process import npc
 from tests.lab.parts import needs_parts
 from tests.paths import ROOT

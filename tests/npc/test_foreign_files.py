@@ -28,6 +28,7 @@ from click.testing import CliRunner
 from npc import locks, parsers
 from npc.cron.acceptance import read_acceptances
 from npc.cron.matrix import matrix_of
+from npc.errors import CommandFailed
 from npc.files import InvalidFile, read_json, read_lines, write_whole
 from npc.jobs import flux, grid_engine, pbs, slurm
 from npc.jobs.jube_file import step_names
@@ -263,7 +264,7 @@ READERS: Final[dict[str, tuple[Callable[[Path], object], str, Callable[[Path], o
     "JSON lines": (text("a.jsonl", "[1]\n"), "a.jsonl", read_lines),
 }
 OURS: Final[tuple[type[Exception], ...]] = (
-    InvalidFile, OSError, click.ClickException, fabric.InvalidTopology, InvalidPattern, SchedulerUnavailable
+    InvalidFile, OSError, click.ClickException, CommandFailed, InvalidPattern, SchedulerUnavailable
 )  # fmt: skip
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from npc import catalogue
 from npc.catalogue.jube_yml import ORDER, jube_yml
+from npc.choices import TAGS
 from npc.jobs.jube_file import read_jube_file
-from npc.parameters import TAGS
 from tests.paths import ROOT
 
 #: Elements that the suite takes from a benchmark's own file.

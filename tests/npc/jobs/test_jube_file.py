@@ -9,9 +9,9 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-import click
 import pytest
 
+from npc.errors import InvalidUsage
 from npc.files import InvalidFile
 from npc.jobs.jube_file import holds, step_names
 from npc.jobs.suite import default_of, environment_of_settings, settings, submit_command
@@ -173,9 +173,7 @@ def test_settings_of_a_site_s_yaml_are_known_and_checked(tmp_path: Path) -> None
     assert settings(ROOT, platform, file).keys() - ours.keys() == {"site_repeats", "site_files"}
     given = environment_of_settings(ROOT, platform, ["site_repeats=3,4"], file)
     assert given == {"NPC_SITE_REPEATS": "3,4"}
-    with pytest.raises(
-        click.UsageError, match=r"site_repeats is a whole number \(.*site\.yaml explains it\)"
-    ):
+    with pytest.raises(InvalidUsage, match=r"site_repeats is a whole number \(.*site\.yaml explains it\)"):
         environment_of_settings(ROOT, platform, ["site_repeats=many"], file)
 
 

@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import click
 
-#: Parts of the benchmarks, by which jube.yml chooses them.
-TAGS: Final = ("network", "memory", "compute", "io", "noise", "rdma", "apps", "models", "tools", "gpu")
+from npc.choices import AUTO
 
 
 class Duration(click.ParamType):
@@ -30,10 +28,6 @@ class Duration(click.ParamType):
         if seconds <= 0:
             self.fail(f"{value} is not positive", param, ctx)
         return seconds
-
-
-#: A number of launches that follows from what they tell.
-AUTO: Final = "auto"
 
 
 class Runs(click.ParamType):

@@ -30,7 +30,7 @@ from npc.roofline.measured_collectives import (
 from npc.roofline.messages import made_of, of_mpi
 from npc.roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
 from npc.roofline.models.collectives import send, superstep
-from npc.roofline.models.fitted import Fitted, PiecewiseLinear
+from npc.roofline.models.fitted import FittedModel, PiecewiseLinear
 from npc.roofline.models.piecewise import PiecewiseFit, Sweep
 from npc.roofline.prediction import BelievedModels, message_time
 from npc.roofline.sweeps import LEAST_SIZES, SweepSource, SweepTimes, find_series
@@ -44,7 +44,7 @@ _BY_PIECES: Final = "Hockney, by pieces"
 
 
 class FitPoint(NamedTuple):
-    """A size (bytes) with its measured time (s, median); residual and held_out as `Fitted` has them."""
+    """A size (bytes) with its measured time (s, median); residual and held_out as `FittedModel` has them."""
 
     x: float
     time: float
@@ -59,7 +59,7 @@ class Fit:
     name: str
     source: SweepSource
     kind: Timing
-    fitted: Fitted
+    fitted: FittedModel
     raw: tuple[str, ...]
 
     @property
@@ -126,7 +126,7 @@ def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> 
             fits += [Fit(name, each.source, each.kind, model, each.raw) for name, model in models.items()]
     for cases in patterns.values():
         fits += _of_patterns(cases, skipped)
-    by_source: defaultdict[SweepSource, dict[str, Fitted]] = defaultdict(dict)
+    by_source: defaultdict[SweepSource, dict[str, FittedModel]] = defaultdict(dict)
     for fit in fits:
         by_source[fit.source][fit.name] = fit.fitted
     comparisons: list[ModelComparison] = []
@@ -193,17 +193,17 @@ def _of_benchmark(source: SweepSource) -> SweepSource:
     return source._replace(case="", params=json.dumps({"ranks": source.by_name.get("ranks", "")}))
 
 
-def _of_sweep(series: SweepTimes) -> dict[str, Fitted]:
+def _of_sweep(series: SweepTimes) -> dict[str, FittedModel]:
     """Hockney's model of a half round trip, or g and G of a windowed test."""
     sweep = series.sweep()
     return _named(loggp.fit_gap(sweep)) if series.kind == "interval between messages" else _hockney(sweep)
 
 
-def _named(fitted: Fitted) -> dict[str, Fitted]:
+def _named(fitted: FittedModel) -> dict[str, FittedModel]:
     return {fitted.model: fitted}
 
 
-def _hockney(sweep: Sweep) -> dict[str, Fitted]:
+def _hockney(sweep: Sweep) -> dict[str, FittedModel]:
     """One line for all sizes, and lines by pieces where there are several."""
     by_pieces = hockney.fit(sweep)
     several = {_BY_PIECES: by_pieces} if len(by_pieces.pieces.splits) > 1 else {}
@@ -232,19 +232,19 @@ def _of_patterns(cases: Mapping[str, SweepTimes], skipped: dict[str, str]) -> It
     skipped.update({each.source.name: "not all patterns of its model" for each in alone.values()})
 
 
-def _prtt(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
+def _prtt(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, FittedModel]:
     """LogGP, and Hockney's model of the same half round trips."""
     messages = int(series[1].source.by_name["messages"])
     half = Sweep(sweeps[0].x, sweeps[0].times / 2)
     return {**_hockney(half), **_named(loggp.fit(messages, *sweeps))}
 
 
-def _tau_lop(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
+def _tau_lop(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, FittedModel]:
     transfers = [int(each.source.case.removeprefix("ring_")) for each in series]
     return _named(tau_lop.fit(dict(zip(transfers, sweeps, strict=True)), series[0].source.nodes))
 
 
-_Recipe = Callable[[Sequence[SweepTimes], Sequence[Sweep]], dict[str, Fitted]]
+_Recipe = Callable[[Sequence[SweepTimes], Sequence[Sweep]], dict[str, FittedModel]]
 #: How the cases of benchmarks/models begin → what its setting ``models_tests`` calls them.
 _PATTERNS: Final = {"prtt": "prtt", "burst": "burst", "middleware": "middleware", "pack": "middleware",
                     "h": "h_relation", "ring": "ring"}  # fmt: skip

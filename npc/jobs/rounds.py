@@ -16,7 +16,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from npc import catalogue
-from npc.records.launch import Awaited
+from npc.records.launch import LeastKnownMedian
 from npc.records.reading import OK, Reading
 from npc.records.series import identity
 from npc.records.units import METRICS, format_size
@@ -24,7 +24,7 @@ from npc.statistics.medians import MIN_SAMPLES
 from npc.statistics.precision import Goal, half_width
 
 #: Hears how many launches there will be in all, and what those of a further round are for.
-Expect = Callable[[int, "Awaited | None"], None]
+Expect = Callable[[int, "LeastKnownMedian | None"], None]
 #: Case, metric, settings and qualifiers as JSON: what readings of several sizes share.
 _Test = tuple[str, str, str]
 #: Readings beside a tool's headline number.
@@ -111,7 +111,7 @@ class Rounds:
         widest, what = max(((half_width(each.values), each.what) for each in numbers), default=(math.inf, ""))
         awaited = None
         if math.isfinite(widest):
-            awaited = Awaited(
+            awaited = LeastKnownMedian(
                 what=f"{self._benchmark} {what}", precision=widest, samples=samples, goal=self._goal.precision
             )
         expect(self.planned, awaited)

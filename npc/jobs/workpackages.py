@@ -21,7 +21,7 @@ from npc.jobs import slurm
 from npc.jobs.scheduler import JobId, Scheduler
 from npc.jobs.schedulers import KNOWN
 from npc.machine.fabric import expand
-from npc.records.launch import LAUNCHES, Awaited, last_words, read_launches
+from npc.records.launch import LAUNCHES, LeastKnownMedian, last_words, read_launches
 from npc.records.record import OK
 from npc.records.run import WORKPACKAGES
 
@@ -57,7 +57,7 @@ class Progress(NamedTuple):
     made: int
     planned: int
     failed: int
-    awaited: Awaited | None = None
+    awaited: LeastKnownMedian | None = None
 
 
 NO_LAUNCHES: Final = Progress(0, 0, 0)

@@ -14,9 +14,9 @@ from npc.machine.environment import collect_environment
 from npc.machine.load import busy_processes
 from npc.machine.preflight import WATCHED_S, Finding, MpiTrial, preflight, start_two_ranks
 from npc.machine.tools import (
-    Found,
     SoftwareSource,
     ToolNeed,
+    ToolStatus,
     find_all,
     missing_libraries,
     os_release,
@@ -33,7 +33,7 @@ SCHEMA: Final = 1
 class Diagnosis:
     """problems: why the main job cannot run; empty if it can."""
 
-    tools: tuple[Found, ...]
+    tools: tuple[ToolStatus, ...]
     findings: tuple[Finding, ...]
     problems: tuple[str, ...]
 
@@ -51,7 +51,7 @@ def diagnose(missing_only: bool) -> Diagnosis:
     return Diagnosis(tuple(tools), tuple(findings), tuple(problems))
 
 
-def missing_for_main_job(tools: Sequence[Found]) -> list[str]:
+def missing_for_main_job(tools: Sequence[ToolStatus]) -> list[str]:
     """Why ``npc characterise`` cannot run with these tools, one sentence each; empty if it can."""
     problems = [
         f"{found.tool.name} is missing ({found.tool.command})"
@@ -67,7 +67,7 @@ def missing_for_main_job(tools: Sequence[Found]) -> list[str]:
     return problems
 
 
-def remedies(tools: Sequence[Found], site: SoftwareSource) -> list[tuple[str, str]]:
+def remedies(tools: Sequence[ToolStatus], site: SoftwareSource) -> list[tuple[str, str]]:
     """(tool, how to get it here) for each that the main job misses; one line for all that the system has."""
     missing = [found for found in tools if found.path is None and found.tool.need is not ToolNeed.OPTIONAL]
     packaged = [found for found in missing if site.package(found.tool)]
@@ -125,7 +125,7 @@ def lines_of(diagnosis: Diagnosis, site: SoftwareSource, missing_only: bool) -> 
         yield f"\nThe main job can run: {own('npc')} characterise.{where}"
 
 
-def _lines_of_tools(tools: Sequence[Found]) -> Iterator[str]:
+def _lines_of_tools(tools: Sequence[ToolStatus]) -> Iterator[str]:
     rows = [("tool", "version", "used by", "path")]
     for tool in tools:
         version = (tool.version or "?") if tool.path else "missing"

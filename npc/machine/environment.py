@@ -27,7 +27,7 @@ from npc.machine.interfaces import interfaces, rdma_ports
 from npc.machine.load import limits, load_average
 from npc.machine.memory import channels, dimms
 from npc.machine.pcie import pcie_links
-from npc.machine.tools import TOOLS, VERSION_TIMEOUT_S, Found, find, find_all, os_release, search_path
+from npc.machine.tools import TOOLS, VERSION_TIMEOUT_S, ToolStatus, find, find_all, os_release, search_path
 from npc.machine.topology import processors
 from npc.places import home
 from npc.python import python
@@ -55,7 +55,7 @@ _SECRET: Final = re.compile(r"TOKEN|JWT|KEY|SECRET|PASSW|CREDENTIAL|COOKIE|NONCE
 
 def collect_environment(
     command: Sequence[str] | None = None,
-    tools: Sequence[Found] | None = None,
+    tools: Sequence[ToolStatus] | None = None,
     watch_s: float = 0.0,
     in_job: bool = False,
 ) -> dict[str, Any]:

@@ -119,7 +119,7 @@ def missing_libraries() -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ToolStatus:
     """A tool as it is here: `path` None if it is missing, `version` None if it would not say."""
 
     tool: Tool
@@ -149,7 +149,7 @@ def find(command: str) -> Path | None:
     return Path(path) if path else None
 
 
-def find_all(tools: Sequence[Tool] = TOOLS) -> list[Found]:
+def find_all(tools: Sequence[Tool] = TOOLS) -> list[ToolStatus]:
     """Every tool with path and version; the versions are asked for at the same time."""
     from concurrent.futures import (
         ThreadPoolExecutor,
@@ -159,24 +159,24 @@ def find_all(tools: Sequence[Tool] = TOOLS) -> list[Found]:
         return list(pool.map(look_up, tools))
 
 
-def look_up(tool: Tool) -> Found:
+def look_up(tool: Tool) -> ToolStatus:
     """`tool` as it is here; never raises and never takes longer than `VERSION_TIMEOUT_S`."""
     if tool.command == "osu_latency":
         return _look_up_osu(tool)
     path = find(tool.command)
     if path is None:
-        return Found(tool, None, None)
+        return ToolStatus(tool, None, None)
     if not tool.version_args:
-        return Found(tool, path, None, "has no way to say its version")
+        return ToolStatus(tool, path, None, "has no way to say its version")
     answer = run([path, *tool.version_args], timeout_s=VERSION_TIMEOUT_S)
     match = re.search(tool.version, answer.text, re.MULTILINE) if not answer.problem else None
     if match is None:
         lines = answer.text.strip().splitlines()
-        return Found(
+        return ToolStatus(
             tool, path, None, answer.problem or f"says no version: {lines[0] if lines else 'nothing'}"
         )
     version = " ".join(part.strip() for part in match.groups() if part)
-    return Found(tool, path, version.replace("HYDRA", "MPICH"))
+    return ToolStatus(tool, path, version.replace("HYDRA", "MPICH"))
 
 
 #: Fetches what no package brings (`npc.machine.fetch`).
@@ -185,18 +185,18 @@ FETCH: Final = f"{sys.executable} -m npc.machine.fetch"
 OSU_PORTS: Final = Path(sys.prefix) / "share" / "npc" / "osu-mpi4py"
 
 
-def _look_up_osu(tool: Tool) -> Found:
+def _look_up_osu(tool: Tool) -> ToolStatus:
     """The C build that ``NPC_OSU_PREFIX`` names, as the benchmark finds it, else mpi4py's ports."""
     prefix = os.environ.get("NPC_OSU_PREFIX") or os.environ.get("OSU_PREFIX")
     if prefix:
         programs = sorted(path for path in Path(prefix).rglob(tool.command) if os.access(path, os.X_OK))
         if programs:
-            return Found(tool, programs[0], "C build")
-        return Found(tool, None, None, f"no {tool.command} below NPC_OSU_PREFIX={prefix}")
+            return ToolStatus(tool, programs[0], "C build")
+        return ToolStatus(tool, None, None, f"no {tool.command} below NPC_OSU_PREFIX={prefix}")
     if (OSU_PORTS / "osu_latency.py").exists():
         version = sysfs.text(OSU_PORTS / "VERSION") or ""
-        return Found(tool, OSU_PORTS, f"ports of mpi4py {version}".rstrip())
-    return Found(tool, None, None)
+        return ToolStatus(tool, OSU_PORTS, f"ports of mpi4py {version}".rstrip())
+    return ToolStatus(tool, None, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Awaited:
+class LeastKnownMedian:
     """What further launches are made for: the median that is known least, of `samples`, whose interval
     reaches `precision` (a part of it) to one side and should reach no farther than `goal`."""
 
@@ -132,7 +132,7 @@ class Launches:
     planned: int
     job: str
     launches: tuple[Launch, ...]
-    awaited: Awaited | None = None
+    awaited: LeastKnownMedian | None = None
 
 
 def command_of(argv: Sequence[str]) -> list[str]:
@@ -223,7 +223,7 @@ class LaunchLog:
         """Write one launch."""
         self._write(dataclasses.asdict(launch))
 
-    def expect(self, planned: int, awaited: Awaited | None) -> None:
+    def expect(self, planned: int, awaited: LeastKnownMedian | None) -> None:
         """Note that there will be `planned` launches in all, and what the further ones are for."""
         self._write({"planned": planned, "awaited": dataclasses.asdict(awaited) if awaited else None})
 
@@ -247,7 +247,7 @@ class _Header(msgspec.Struct):
 
 class _Expected(msgspec.Struct):
     planned: int
-    awaited: Awaited | None = None
+    awaited: LeastKnownMedian | None = None
 
 
 def _launch(value: Any) -> Launch:

@@ -27,7 +27,7 @@ class FittedRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class FittedModel:
     """A model fitted to one sweep or to a set of sweeps.
 
     x: sizes in bytes (of LogfP: numbers of messages). residuals: (measured − fitted)/fitted at each x.
@@ -69,7 +69,7 @@ class Fitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PiecewiseLinear(Fitted):
+class PiecewiseLinear(FittedModel):
     """A model whose parameters are those of the lines of `pieces`, which predict."""
 
     observable: ClassVar[str]

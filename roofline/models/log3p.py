@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from npc.roofline.models.estimate import EstimatedNumber, Parameter
-from npc.roofline.models.fitted import Fitted, parts_of
+from npc.roofline.models.fitted import FittedModel, parts_of
 from npc.roofline.models.piecewise import PiecewiseFit, Sweep, fit_on, fit_pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Log3P(Fitted):
+class Log3P(FittedModel):
     """o_mw, l_mw, o_net of each protocol; residuals of contiguous data, held_out of strided data."""
 
     model: ClassVar[str] = "log_3P"

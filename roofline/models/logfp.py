@@ -26,13 +26,13 @@ import numpy as np
 
 from npc.roofline.cross_validation import BURST
 from npc.roofline.models.estimate import EstimatedNumber, Linear, Parameter
-from npc.roofline.models.fitted import Fitted, FittedRange
+from npc.roofline.models.fitted import FittedModel, FittedRange
 from npc.roofline.models.piecewise import LEAST, PENALTY, Sweep, fit_times, reweighted_fit, weighted_fit
 from npc.statistics.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogfP(Fitted):
+class LogfP(FittedModel):
     """R, o, g and f; x counts messages."""
 
     model: ClassVar[str] = "LogfP"

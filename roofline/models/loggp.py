@@ -28,13 +28,13 @@ from typing import ClassVar
 import numpy as np
 
 from npc.roofline.models.estimate import EstimatedNumber, Parameter
-from npc.roofline.models.fitted import Fitted, PiecewiseLinear, line_parameters, parts_of
+from npc.roofline.models.fitted import FittedModel, PiecewiseLinear, line_parameters, parts_of
 from npc.roofline.models.piecewise import Sweep, design_of, fit_pieces, fit_times, weighted_fit
 from npc.statistics.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogGP(Fitted):
+class LogGP(FittedModel):
     """L, o, O, g, G of each protocol; residuals and held-out errors are those of T(s)."""
 
     model: ClassVar[str] = "LogGP"

@@ -21,12 +21,12 @@ from typing import ClassVar
 import numpy as np
 
 from npc.roofline.models.estimate import EstimatedNumber, Parameter
-from npc.roofline.models.fitted import Fitted, parts_of
+from npc.roofline.models.fitted import FittedModel, parts_of
 from npc.roofline.models.piecewise import PiecewiseFit, Sweep, design_of, fit_on, fit_pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TauLop(Fitted):
+class TauLop(FittedModel):
     """o, and λ(τ) of every τ measured; `pieces` by τ. x repeats for each τ."""
 
     model: ClassVar[str] = "τ-Lop"

@@ -26,7 +26,7 @@ from npc.jobs.progress import Display, WorkpackageRow, rows_of
 from npc.jobs.suite import paths_from_here, settings
 from npc.jobs.workpackages import Progress
 from npc.parsers.run.collect import collect_run
-from npc.records.launch import Awaited, LaunchLog
+from npc.records.launch import LaunchLog, LeastKnownMedian
 from npc.records.record import save_csv
 from tests.lab.in_process import npc
 from tests.lab.jube_job import NPC, SMALL, command, finish, path_without, platform, start
@@ -183,7 +183,7 @@ def test_it_is_said_what_further_launches_are_for(tmp_path: Path, capsys: pytest
         return capsys.readouterr().err
 
     assert notice() == "qperf 0: running\n"
-    log.expect(18, Awaited(what="qperf tcp_bw", precision=0.0412, samples=9, goal=0.03))
+    log.expect(18, LeastKnownMedian(what="qperf tcp_bw", precision=0.0412, samples=9, goal=0.03))
     assert notice() == "qperf 0: running: qperf tcp_bw ±4.1 % after 9, goal ±3 %\n"
     assert rows_of(run.folder)[0].progress.planned == 18
     log.expect(18, None)

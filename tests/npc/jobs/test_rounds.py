@@ -12,7 +12,7 @@ import pytest
 
 from npc.jobs.rounds import Rounds
 from npc.parsers.run.collect import collect_run
-from npc.records.launch import LAUNCHES, Awaited, read_launches
+from npc.records.launch import LAUNCHES, LeastKnownMedian, read_launches
 from npc.records.reading import Reading
 from npc.statistics.precision import Goal
 from tests.lab.jube_job import NPC
@@ -29,10 +29,10 @@ VALUES = {
 
 def measured(
     names: Sequence[str], runs: Sequence[int | None], goal: Goal, seconds: float = 0.1
-) -> tuple[list[tuple[str, int]], list[tuple[int, Awaited | None]]]:
+) -> tuple[list[tuple[str, int]], list[tuple[int, LeastKnownMedian | None]]]:
     """(case, sample) of each launch in order, and what was said of further rounds."""
     rounds = Rounds(runs, goal, "qperf")
-    said: list[tuple[int, Awaited | None]] = [(rounds.planned, None)]
+    said: list[tuple[int, LeastKnownMedian | None]] = [(rounds.planned, None)]
     made = []
     for place, sample in rounds.turns(lambda *told: said.append(told), 7):
         made.append((names[place], sample))

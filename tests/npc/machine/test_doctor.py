@@ -28,9 +28,9 @@ from npc.machine.preflight import MpiTrial, preflight, start_two_ranks
 from npc.machine.tools import (
     FETCH,
     TOOLS,
-    Found,
     SoftwareSource,
     ToolNeed,
+    ToolStatus,
     find_all,
     look_up,
     named,
@@ -238,7 +238,7 @@ def test_a_wheel_s_launcher_is_found_beside_the_interpreter(
     mpirun = program(tmp_path, "mpirun", "echo 'mpirun (Open MPI) 5.0.11'")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    assert look_up(named("mpirun")) == Found(named("mpirun"), mpirun, "Open MPI 5.0.11")
+    assert look_up(named("mpirun")) == ToolStatus(named("mpirun"), mpirun, "Open MPI 5.0.11")
 
 
 def test_a_c_build_of_osu_is_found_below_its_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +290,7 @@ def test_libraries_that_no_command_stands_for_are_named(
 
 def test_what_apt_has_is_one_command() -> None:
     apt = SoftwareSource(False, frozenset({"jube", "qperf", "sockperf"}), False, False, False)
-    missing = [Found(named(command), None, None) for command in ("jube", "qperf", "nuttcp")]
+    missing = [ToolStatus(named(command), None, None) for command in ("jube", "qperf", "nuttcp")]
     packaged = ("JUBE, qperf", "sudo apt-get install jube qperf")
     # without sudo, JUBE from its release
     assert remedies(missing, apt) == [packaged, ("JUBE", f"{FETCH} jube")]
@@ -317,7 +317,7 @@ def test_systems_with_rpm_have_their_own_names(
         program(tmp_path, command, "")
     missing = [named(each) for each in ("jube", "mpirun", "iperf3", "likwid-bench")]
     site = SoftwareSource.here(missing)
-    told = dict(remedies([Found(tool, None, None) for tool in missing], site))
+    told = dict(remedies([ToolStatus(tool, None, None) for tool in missing], site))
     prefix = "" if os.geteuid() == 0 else "sudo "
     assert told.get("MPI, iperf3" if command == "dnf" else "MPI, iperf3, LIKWID", "") == (
         f"{prefix}{line}{' likwid' if command == 'zypper' else ''}" if line else ""
@@ -367,7 +367,7 @@ def test_a_release_with_another_sum_is_not_installed(no_jube: Callable[[str], No
     ],
 )
 def test_the_main_job_needs_jube_mpi_and_one_benchmark(present: set[str], problems: list[str]) -> None:
-    found = [Found(tool, Path("/x") if tool.command in present else None, None) for tool in TOOLS]
+    found = [ToolStatus(tool, Path("/x") if tool.command in present else None, None) for tool in TOOLS]
     assert missing_for_main_job(found) == problems
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from npc.roofline.models import hockney
-from npc.roofline.models.fitted import Fitted, relative_errors
+from npc.roofline.models.fitted import FittedModel, relative_errors
 from npc.roofline.models.piecewise import Sweep
 from tests.paths import ROOT
 
@@ -32,7 +32,7 @@ def test_the_model_of_the_page_finds_its_own_parameters(power: types.ModuleType)
     sizes = 2.0 ** np.arange(21)
     times = (1e-6 + 2e-9 * sizes**0.8)[:, None] * np.exp(rng.normal(0, 0.01, (21, 8)))
     fitted = power.fit(Sweep(sizes, times))
-    assert isinstance(fitted, Fitted)
+    assert isinstance(fitted, FittedModel)
     alpha, beta, gamma = (parameter.value for parameter in fitted.parameters)
     assert gamma == pytest.approx(0.8, abs=0.02)
     assert (alpha, beta) == (pytest.approx(1e-6, rel=0.02), pytest.approx(2e-9, rel=0.2))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from npc.roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
 from npc.roofline.models.estimate import EstimatedNumber, Linear, Parameter
-from npc.roofline.models.fitted import Fitted, held_out_bound
+from npc.roofline.models.fitted import FittedModel, held_out_bound
 from npc.roofline.models.piecewise import Sweep, TooFewSizes, fit_pieces, search
 from npc.roofline.prediction import BelievedModels, predict
 from npc.statistics.distributions import student_quantile
@@ -64,7 +64,7 @@ def covered(parameter: Parameter, truth: float) -> bool:
 
 
 def count_covered(
-    fit: Callable[[np.random.Generator], Fitted], truth: Sequence[tuple[str, float]]
+    fit: Callable[[np.random.Generator], FittedModel], truth: Sequence[tuple[str, float]]
 ) -> list[int]:
     """In how many trials each parameter's interval holds the truth; names may repeat, one for each piece."""
     rng = np.random.default_rng(20261121)
@@ -379,7 +379,7 @@ def test_without_free_messages_there_is_one_line() -> None:
 def test_log3p_s_intervals_cover(launches: int) -> None:
     copy, strides, network = 2e-7 + 3e-11 * SIZES, 5e-8 + 2e-10 * SIZES, 1.5e-6 + 2e-10 * SIZES
 
-    def fit(rng: np.random.Generator) -> Fitted:
+    def fit(rng: np.random.Generator) -> FittedModel:
         patterns = (2 * copy + network, 2 * (copy + strides) + network, copy, copy + strides)
         return log3p.fit(*(measured(each, launches, rng, 0.01) for each in patterns))
 
@@ -401,7 +401,7 @@ def test_log3p_s_intervals_cover(launches: int) -> None:
 def test_tau_lop_s_intervals_cover(launches: int, nodes: int, transfers: int) -> None:
     per_byte = {1: 1e-10, 2: 1.5e-10, 4: 3e-10}
 
-    def fit(rng: np.random.Generator) -> Fitted:
+    def fit(rng: np.random.Generator) -> FittedModel:
         return tau_lop.fit(
             {tau: measured(1e-6 + transfers * SIZES * each, launches, rng) for tau, each in per_byte.items()},
             nodes,

@@ -30,7 +30,7 @@ from npc.records.record import Record, moment
 from npc.records.series import MOVED
 from npc.records.units import format_duration
 from npc.statistics.distributions import events_at_least
-from npc.validity.moved import TOLD, DuringLaunch, evidence, of_mark
+from npc.validity.moved import MOST_NAMED, DuringLaunch, evidence, of_mark
 
 #: In the history's folder: by node ``night``, ``time``, ``counters``.
 STANDS: Final = "counters.json"
@@ -127,7 +127,7 @@ def with_links(verdict: NightVerdict, night: Path) -> NightVerdict:
             for node in suspect.nodes
             for words in _below(stands.get(node) or stands.get(short_name(node)) or {})
         ]
-        text = "; ".join([suspect.evidence, *below_them[:TOLD]])
+        text = "; ".join([suspect.evidence, *below_them[:MOST_NAMED]])
         suspects.append(dataclasses.replace(suspect, evidence=text))
     return dataclasses.replace(verdict, suspects=tuple(suspects))
 

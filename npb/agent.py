@@ -356,7 +356,7 @@ class Agent:
         message |= {"tool": self._tool_id, "printed": {part.stream: part.printed for part in parts}}
         message |= {"datagrams": readiness.datagrams_received(), "seen": None}
         if self._around:
-            message["seen"] = self._around.seen(own=self._tool_processes())
+            message["seen"] = self._around.result(own=self._tool_processes())
             self._around = _watch() if self._tool else None
         self._send(message, _pieces(tool, self._tool_id, parts, last=not self._tool) if tool else ())
 

@@ -12,7 +12,7 @@ from npc import __version__
 from npc.machine.sysfs import parse_cpus
 from npc.npb import rank
 from npc.npb.options import DRAW_SEED, LauncherOptions
-from npc.processes import RANK, told
+from npc.processes import RANK, first_number
 from npc.terminal import guard
 
 _EPILOG: Final = """\
@@ -161,7 +161,7 @@ class _Parser(argparse.ArgumentParser):
     """Explains a mistake once, not once a rank."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        if not told(RANK):
+        if not first_number(RANK):
             print(f"npb: {message}\nSee npb --help", file=sys.stderr)
         sys.exit(rank.USAGE)
 

@@ -128,12 +128,14 @@ def localise_all(
 
 def _with_counters(localisation: Localisation, launches: Sequence[Launch]) -> Localisation:
     """The same with what counters say of its suspects."""
-    from npc.validity.moved import DuringLaunch, evidence, told
+    from npc.validity.moved import DuringLaunch, evidence, notable_increases
 
     if not localisation.suspects:
         return localisation
     during = [
-        DuringLaunch(launch.hosts, told(launch.moved)) for launch in launches if launch.moved is not None
+        DuringLaunch(launch.hosts, notable_increases(launch.moved))
+        for launch in launches
+        if launch.moved is not None
     ]
     suspects = []
     for suspect in localisation.suspects:

@@ -30,7 +30,7 @@ ADMITTED_S: Final = 5.0
 LEAVES_S: Final = 5.0
 
 
-#: What a node observed around a tool: `npc.machine.around.Seen`, None where it did not look.
+#: What a node observed around a tool: `npc.machine.around.NodeResults`, None where it did not look.
 NodeObservations: TypeAlias = Mapping[str, Any] | None
 
 

@@ -22,7 +22,7 @@ from npc.npb.interfaces import HostView
 from npc.npb.messages import Decoder, encode
 from npc.npb.options import LauncherOptions
 from npc.npb.processes import adopt_orphans, ancestors, descendants, end_descendants, signal_each
-from npc.processes import RANK, RANKS, told
+from npc.processes import RANK, RANKS, first_number
 
 USAGE: Final = 2
 INTERNAL: Final = 1
@@ -52,7 +52,7 @@ def run(options: LauncherOptions) -> int:
     try:
         _start_mpi(ours)
     except _Unusable as problem:
-        if not told(RANK):
+        if not first_number(RANK):
             print(f"npb: {problem}", file=sys.stderr, flush=True)
         ours.close()
         end_descendants(grace_s=1.0)
@@ -165,7 +165,7 @@ def _too_few(library: str) -> str:
         "needs at least two processes, one for the server and one for the client: "
         "mpirun -np 2 npb …, or srun -N 2 --ntasks-per-node=1 npb …"
     )
-    started = told(RANKS)
+    started = first_number(RANKS)
     if started and started > 1:
         text += (
             f"\nnpb: the launcher started {started} processes, but each is alone in its MPI ({library}). "
@@ -185,7 +185,7 @@ def _agent_process(
     _send(to_rank, {"view": interfaces.own_view()})
     from npc.npb import handshake  # loaded here while the rank starts MPI
 
-    if told(RANK) == 0:
+    if first_number(RANK) == 0:
         import npc.npb.coordinator  # noqa: F401  likewise
 
     def await_rank() -> dict[str, Any] | None:

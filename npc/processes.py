@@ -83,7 +83,7 @@ def everyone(root: Path = Path("/")) -> Iterator[Process]:
             yield process
 
 
-def told(variables: Iterable[str]) -> int | None:
+def first_number(variables: Iterable[str]) -> int | None:
     """The number that the first of these variables of the environment gives; None where none does."""
     texts = (os.environ.get(name, "") for name in variables)
     return next((int(text) for text in texts if text.isdecimal()), None)
@@ -100,7 +100,7 @@ def capabilities(root: Path = Path("/")) -> int:
 
 def local_ranks() -> int:
     """How many ranks this node has, as far as launchers tell, else as many as it may have."""
-    return told(_LOCAL_RANKS) or min(told(RANKS) or 1, os.cpu_count() or 1)
+    return first_number(_LOCAL_RANKS) or min(first_number(RANKS) or 1, os.cpu_count() or 1)
 
 
 def die_with_parent(signum: int) -> None:

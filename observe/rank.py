@@ -35,7 +35,7 @@ from npc.observe.options import read_options
 from npc.observe.own_session import leave_launcher
 from npc.observe.passed_signals import SignalWitness, wait_for_end
 from npc.observe.unchanged import end_like, given_signals, occupy_standard_descriptors, restore_environment
-from npc.processes import RANK, RANKS, die_with_parent, read, storage_and_calls, told
+from npc.processes import RANK, RANKS, die_with_parent, first_number, read, storage_and_calls
 from npc.terminal import guard
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> NoReturn:
     signal.signal(signal.SIGINT, given.action(signal.SIGINT))  # no traceback before the program begins
     folder, asked, program = Path(arguments[0]), read_options(arguments[1]), arguments[2:]
     restore_environment()
-    name = f"{socket.gethostname()}.{told(RANK) or 0}"
+    name = f"{socket.gethostname()}.{first_number(RANK) or 0}"
     running = folder / f"{name}.{RUNNING}"
     try:
         own_folder.check(folder)
@@ -77,10 +77,10 @@ def main(arguments: list[str]) -> NoReturn:
             counted.update(counter.result())
         _save(folder / f"{name}.json", {
             "host": socket.gethostname(),
-            "rank": told(RANK) or 0,
-            "ranks": told(RANKS) or 1,
+            "rank": first_number(RANK) or 0,
+            "ranks": first_number(RANKS) or 1,
             "cpus": format_cpus(os.sched_getaffinity(0)),
-            "threads": told(("OMP_NUM_THREADS",)) or 1,
+            "threads": first_number(("OMP_NUM_THREADS",)) or 1,
             "idle": idle,
             "begin": begin,
             "end": end,
@@ -184,7 +184,7 @@ def _count(folder: Path, group: str) -> tuple[FlopCounter | PapiCounter | None, 
     from npc.observe.papi import EVENT, PapiCounter  # only if asked for
 
     if EVENT.fullmatch(group):
-        papi = PapiCounter(folder, f"{host}.{told(RANK) or 0}", group)
+        papi = PapiCounter(folder, f"{host}.{first_number(RANK) or 0}", group)
         os.environ.update(papi.environment())
         return papi, {"group": group}
     try:

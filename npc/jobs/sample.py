@@ -220,7 +220,7 @@ def sample_all(
             argv, log.folder / f"{raw}.out", log.folder / f"{raw}.err", timeout_s, pattern, stop
         )
         seconds = round(time.monotonic() - before, 6)
-        seen = join([(here, around.seen()), *watchers.seen()]) if around else {}
+        seen = join([(here, around.result()), *watchers.results()]) if around else {}
         made = Launch(
             id=number,
             argv=tuple(argv),

@@ -2,7 +2,7 @@
 
 ``npc records sample`` runs on one node, its launches on all of them. One job step, which takes nothing from
 those of the launches (``srun --overlap``), has a watcher on each other node. It sleeps on its stdin, which
-srun copies to all of them: ``look`` before a launch, ``seen`` after it; each answers by a line of JSON.
+srun copies to all of them: ``look`` before a launch, ``results`` after it; each answers by a line of JSON.
 Where there is no such step, or one does not answer in time, the launcher's node alone is looked at.
 """
 
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from npc.jobs import session
-from npc.machine.around import LaunchObservations, Seen
+from npc.machine.around import LaunchObservations, NodeResults
 from npc.machine.command import run
 from npc.machine.fabric import short_name
 from npc.machine.tools import VERSION_TIMEOUT_S
@@ -29,7 +29,7 @@ from npc.python import python
 from npc.terminal import guard
 
 LOOK: Final = "look"
-SEEN: Final = "seen"
+RESULTS: Final = "results"
 #: Since then a step with --overlap shares with all others, also with those that do not ask for it (srun(1)).
 OLDEST_SLURM: Final = (22, 5)
 #: For the first answer, when the step and Python have to start, and for each other one.
@@ -57,9 +57,9 @@ class Watchers:
         """Have all look, just before a launch; returns when they have."""
         self._ask(LOOK)
 
-    def seen(self) -> list[tuple[str, Seen]]:
-        """What each saw since `look`, just after the launch, with its host; none where one is silent."""
-        answers = self._ask(SEEN)
+    def results(self) -> list[tuple[str, NodeResults]]:
+        """Host and results of each watcher since `look`; none of a host that does not answer."""
+        answers = self._ask(RESULTS)
         return [(host, answers[host]) for host in self._waiting_for.values() if host in answers]
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Watchers:
             while len(answers) < len(self._waiting_for) and (lines := self._lines(deadline)):
                 for answer in map(json.loads, lines):
                     if answer["to"] == what and answer["host"] in self._waiting_for:
-                        answers[self._waiting_for[answer["host"]]] = answer["seen"]
+                        answers[self._waiting_for[answer["host"]]] = answer["results"]
         if len(answers) < len(self._waiting_for):
             self.close()
             return {}
@@ -137,12 +137,12 @@ def main() -> None:
     """A watcher: answers on stdout what it is asked on stdin, until that ends."""
     around: LaunchObservations | None = None
     for line in sys.stdin:
-        seen = None
+        results = None
         if line.strip() == LOOK:
             around = LaunchObservations()
         elif around:
-            seen = around.seen()
-        answer = {"to": line.strip(), "host": short_name(this_node()), "seen": seen}
+            results = around.result()
+        answer = {"to": line.strip(), "host": short_name(this_node()), "results": results}
         os.write(1, (json.dumps(answer) + "\n").encode())  # one write: the lines of all nodes come together
 
 

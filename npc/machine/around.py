@@ -14,22 +14,27 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from npc.machine import energy, load
 from npc.machine.counters import CounterIncreases, by_host
 
-#: What one node saw: by field of a launch something for JSON, None where it could not look.
-Seen: TypeAlias = Mapping[str, Any]
+#: Results of one node: by field of a launch something for JSON, None where it could not look.
+NodeResults: TypeAlias = Mapping[str, Any]
 
 
 class StartedObservation(Protocol):
     """Made just before a launch."""
 
-    def seen(self, own: Collection[int]) -> Any:
-        """What was seen since it was made, for JSON; asked once. own: processes of the launch that go on."""
+    def result(self, own: Collection[int]) -> Any:
+        """What was observed since it was made, for JSON; called once.
+
+        own: processes of the launch that go on.
+        """
 
 
 class Observer(NamedTuple):
-    """look: makes one on a node. join: from (host, what was seen there) of the launch's nodes, the server's
-    first, to the launch's field; None where nobody could look. Two of one host are npb's two agents there."""
+    """How a field of a launch is filled."""
 
+    #: Begins to observe, on a node.
     look: Callable[[], StartedObservation]
+    #: From (host, result there) of the launch's nodes, the server's first, to the field; None where nobody
+    #: could look. Two of one host are npb's two agents there.
     join: Callable[[Sequence[tuple[str, Any]]], Any]
 
 
@@ -47,15 +52,15 @@ class LaunchObservations:
     def __init__(self) -> None:
         self._looks = {field: source.look() for field, source in SOURCES.items()}
 
-    def seen(self, own: Collection[int] = ()) -> Seen:
-        """What was seen by now, when the launch has just ended; `own` as of `StartedObservation.seen`."""
-        return {field: look.seen(own) for field, look in reversed(self._looks.items())}
+    def result(self, own: Collection[int] = ()) -> NodeResults:
+        """What was observed, when the launch has just ended; `own` as of `StartedObservation.result`."""
+        return {field: look.result(own) for field, look in reversed(self._looks.items())}
 
 
-def join(nodes: Sequence[tuple[str, Seen | None]]) -> dict[str, Any]:
-    """The fields of a launch of what its nodes saw, (host, seen) of each; nothing where one did not look."""
-    found: dict[str, Any] = {}
+def join(nodes: Sequence[tuple[str, NodeResults | None]]) -> dict[str, Any]:
+    """The fields of a launch, of (host, results) of its nodes; nothing where one of them did not look."""
+    fields: dict[str, Any] = {}
     for field, source in SOURCES.items():
-        each = [(host, seen.get(field)) for host, seen in nodes if seen is not None]
-        found[field] = source.join(each) if each and len(each) == len(nodes) else None
-    return found
+        values = [(host, observations.get(field)) for host, observations in nodes if observations is not None]
+        fields[field] = source.join(values) if values and len(values) == len(nodes) else None
+    return fields

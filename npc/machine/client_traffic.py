@@ -39,8 +39,8 @@ def _nfs(device: str, stats: str) -> int | None:
     for mount in stats.split("\ndevice "):
         if mount.removeprefix("device ").startswith(f"{device} mounted on "):
             # read, written, the same past the page cache, from and to the server, pages
-            told = re.search(r"\n\s*bytes:\s+(?:\d+\s+){4}(\d+)\s+(\d+)\s", mount)
-            return int(told[1]) + int(told[2]) if told else None
+            counts = re.search(r"\n\s*bytes:\s+(?:\d+\s+){4}(\d+)\s+(\d+)\s", mount)
+            return int(counts[1]) + int(counts[2]) if counts else None
     return None
 
 

@@ -122,8 +122,8 @@ def last_line(text: str) -> str:
 
 def last_words(ended: subprocess.CompletedProcess[str]) -> str:
     """The last line of what a tool said of its failure."""
-    said = last_line(ended.stderr or ended.stdout)
-    return said or f"{Path(ended.args[0]).name}: {exit_words(ended.returncode)}"
+    line = last_line(ended.stderr or ended.stdout)
+    return line or f"{Path(ended.args[0]).name}: {exit_words(ended.returncode)}"
 
 
 def exit_words(code: int) -> str:

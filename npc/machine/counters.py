@@ -85,20 +85,20 @@ def meaning(name: str) -> Meaning | None:
     own = name.rpartition(" ")[2]
     if own in ("InErrors", "InErrs") and name.startswith("udp"):
         return "loss"  # a full buffer is one of them
-    return next((found for found, word in _MEANINGS if re.search(word, own, re.IGNORECASE)), None)
+    return next((means for means, word in _MEANINGS if re.search(word, own, re.IGNORECASE)), None)
 
 
 def read(root: Path = Path("/")) -> dict[str, int]:
     """All counters of this node and what they stand at."""
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for owner, counters in (
         *_rdma_ports(root), *_interfaces(root), *_protocols(root), *_memory(root), *_processor(root),
         *_devices(root),
     ):  # fmt: skip
         for name, value in counters.items():
             if meaning(name) is not None:
-                found[f"{owner} {name}"] = value
-    return found
+                values[f"{owner} {name}"] = value
+    return values
 
 
 def raised(counters: Mapping[str, int]) -> dict[str, int]:
@@ -133,7 +133,7 @@ class CounterIncreases:
     def __init__(self) -> None:
         self._before = read()
 
-    def seen(self, own: Collection[int] = ()) -> dict[str, int]:
+    def result(self, own: Collection[int] = ()) -> dict[str, int]:
         """By how much each rose since this was made, as of `rise`."""
         return rise(self._before, read())
 
@@ -141,11 +141,11 @@ class CounterIncreases:
 def by_host(nodes: Sequence[tuple[str, dict[str, int] | None]]) -> dict[str, dict[str, int]] | None:
     """`npc.records.launch.Launch.moved` of what was seen on nodes; of two looks on one host the first, which
     began before the other and ends after it. None where nobody could look."""
-    found: dict[str, dict[str, int]] = {}
+    counters: dict[str, dict[str, int]] = {}
     for host, moved in nodes:
         if moved is not None:
-            found.setdefault(host, moved)
-    return found if any(moved is not None for _, moved in nodes) else None
+            counters.setdefault(host, moved)
+    return counters if any(moved is not None for _, moved in nodes) else None
 
 
 Owned = Iterator[tuple[str, dict[str, int]]]
@@ -193,20 +193,27 @@ def _protocols(root: Path) -> Owned:
             section, _, columns = names.partition(":")
             if section in _PROTOCOLS:
                 owner, wanted = _PROTOCOLS[section]
-                told = dict(zip(columns.split(), values.partition(":")[2].split(), strict=False))
-                yield owner, {name: int(told[name]) for name in wanted if name in told}
-    told = dict(line.split()[:2] for line in (sysfs.text(net / "snmp6") or "").splitlines())
+                values_by_name = dict(zip(columns.split(), values.partition(":")[2].split(), strict=False))
+                yield owner, {name: int(values_by_name[name]) for name in wanted if name in values_by_name}
+    values_by_name = dict(line.split()[:2] for line in (sysfs.text(net / "snmp6") or "").splitlines())
     for section in ("Udp6", "Ip6"):
         owner, wanted = _PROTOCOLS[section]
-        yield owner, {name: int(told[section + name]) for name in wanted if section + name in told}
+        yield (
+            owner,
+            {
+                name: int(values_by_name[section + name])
+                for name in wanted
+                if section + name in values_by_name
+            },
+        )
 
 
 def _memory(root: Path) -> Owned:
     for controller in sorted((root / "sys/devices/system/edac/mc").glob("mc[0-9]*")):
         modules = sorted(controller.glob("dimm[0-9]*"))
         for module in modules:
-            told = _numbers(module, ("dimm_ce_count", "dimm_ue_count"))
-            yield f"{controller.name}/{module.name}", told
+            errors = _numbers(module, ("dimm_ce_count", "dimm_ue_count"))
+            yield f"{controller.name}/{module.name}", errors
         # What could be laid to no module; where there are none, all.
         names = ("ce_noinfo_count", "ue_noinfo_count") if modules else ("ce_count", "ue_count")
         yield controller.name, _numbers(controller, names)
@@ -273,10 +280,10 @@ def driver_statistics(interface: str) -> dict[str, int]:
         head = struct.pack("=III", _GET_STRINGS, _OF_STATISTICS, count)
         names = ask(head + bytes(count * _NAME_BYTES))[len(head) :]
         values = ask(struct.pack("=II", _GET_STATISTICS, count) + bytes(count * 8))[8:]
-        told = (
+        texts = (
             names[at : at + _NAME_BYTES].partition(b"\0")[0].decode(errors="replace").strip()
             for at in range(0, len(names), _NAME_BYTES)
         )
-        found = zip(told, struct.unpack_from(f"={count}Q", values), strict=True)
-        return {name: value for name, value in found if not _QUEUE.search(name)}
+        statistics = zip(texts, struct.unpack_from(f"={count}Q", values), strict=True)
+        return {name: value for name, value in statistics if not _QUEUE.search(name)}
     return {}

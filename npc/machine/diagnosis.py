@@ -4,7 +4,7 @@ find; as text and as JSON."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,18 +47,21 @@ def diagnose(missing_only: bool) -> Diagnosis:
         # One after the other: the ranks must not be seen as somebody else's load.
         busy = tuple(busy_processes(WATCHED_S))
         findings = preflight(environment, MpiTrial(busy, *start_two_ranks()))
-    problems = [*missing_for_main_job(tools), *(each.seen for each in findings if each.level == "error")]
+    problems = [
+        *missing_for_main_job(tools),
+        *(finding.symptom for finding in findings if finding.level == "error"),
+    ]
     return Diagnosis(tuple(tools), tuple(findings), tuple(problems))
 
 
 def missing_for_main_job(tools: Sequence[ToolStatus]) -> list[str]:
     """Why ``npc characterise`` cannot run with these tools, one sentence each; empty if it can."""
     problems = [
-        f"{found.tool.name} is missing ({found.tool.command})"
-        for found in tools
-        if found.path is None and found.tool.need is ToolNeed.REQUIRED
+        f"{status.tool.name} is missing ({status.tool.command})"
+        for status in tools
+        if status.path is None and status.tool.need is ToolNeed.REQUIRED
     ]
-    if not any(found.path for found in tools if found.tool.need is ToolNeed.BENCHMARK):
+    if not any(status.path for status in tools if status.tool.need is ToolNeed.BENCHMARK):
         problems.append("not one benchmark tool is there")
     try:
         suite()
@@ -69,21 +72,23 @@ def missing_for_main_job(tools: Sequence[ToolStatus]) -> list[str]:
 
 def remedies(tools: Sequence[ToolStatus], site: SoftwareSource) -> list[tuple[str, str]]:
     """(tool, how to get it here) for each that the main job misses; one line for all that the system has."""
-    missing = [found for found in tools if found.path is None and found.tool.need is not ToolNeed.OPTIONAL]
-    packaged = [found for found in missing if site.package(found.tool)]
+    missing = [
+        status for status in tools if status.path is None and status.tool.need is not ToolNeed.OPTIONAL
+    ]
+    packaged = [status for status in missing if site.package(status.tool)]
     lines = []
     if packaged:
-        packages = " ".join(dict.fromkeys(site.package(found.tool) for found in packaged))
-        names = ", ".join(found.tool.name for found in packaged)
+        packages = " ".join(dict.fromkeys(site.package(status.tool) for status in packaged))
+        names = ", ".join(status.tool.name for status in packaged)
         lines.append((names, site.install(packages)))
     if site.apt is not None and (libraries := missing_libraries()):
         lines.append(("libraries of blas, fft, hpcc", site.install(" ".join(libraries))))
-    for found in missing:
-        ways = ways_to_get(found.tool, site)
-        if found in packaged:
+    for status in missing:
+        ways = ways_to_get(status.tool, site)
+        if status in packaged:
             ways = ways[1:]  # the packages stand above; a site without sudo goes another way
         if ways:
-            lines.append((found.tool.name, "; or ".join(ways)))
+            lines.append((status.tool.name, "; or ".join(ways)))
     return lines
 
 
@@ -95,16 +100,25 @@ def as_json(diagnosis: Diagnosis, site: SoftwareSource) -> dict[str, Any]:
         "problems": list(diagnosis.problems),
         "tools": [
             {
-                **{name: getattr(found.tool, name) for name in ("command", "name", "used_by", "tags")},
-                "path": str(found.path) if found.path else None,
-                "version": found.version,
-                "need": found.tool.need.value,
-                "problem": found.problem or None,
-                "get": ways_to_get(found.tool, site) if found.path is None else [],
+                **{name: getattr(status.tool, name) for name in ("command", "name", "used_by", "tags")},
+                "path": str(status.path) if status.path else None,
+                "version": status.version,
+                "need": status.tool.need.value,
+                "problem": status.problem or None,
+                "get": ways_to_get(status.tool, site) if status.path is None else [],
             }
-            for found in diagnosis.tools
+            for status in diagnosis.tools
         ],
-        "traps": [asdict(finding) for finding in diagnosis.findings],
+        "traps": [
+            {
+                "name": finding.name,
+                "level": finding.level,
+                "seen": finding.symptom,
+                "why": finding.why,
+                "do": finding.do,
+            }
+            for finding in diagnosis.findings
+        ],
     }
 
 
@@ -127,24 +141,24 @@ def lines_of(diagnosis: Diagnosis, site: SoftwareSource, missing_only: bool) -> 
 
 def _lines_of_tools(tools: Sequence[ToolStatus]) -> Iterator[str]:
     rows = [("tool", "version", "used by", "path")]
-    for tool in tools:
-        version = (tool.version or "?") if tool.path else "missing"
+    for status in tools:
+        version = (status.version or "?") if status.path else "missing"
         # the question mark is enough where a tool has no way to say its version
-        problem = tool.problem if tool.tool.version_args or not tool.path else ""
-        where = ": ".join(filter(None, (str(tool.path or ""), problem))) or "-"
-        rows.append((tool.tool.name, version, tool.tool.used_by, where))
+        problem = status.problem if status.tool.version_args or not status.path else ""
+        where = ": ".join(filter(None, (str(status.path or ""), problem))) or "-"
+        rows.append((status.tool.name, version, status.tool.used_by, where))
     heading, *lines = columns(rows)
     yield styled(heading, bold=True)
-    for tool, line in zip(tools, lines, strict=True):
-        optional = tool.tool.need is ToolNeed.OPTIONAL
-        colour = "" if tool.path or optional else "red"
-        yield styled(line, colour, dim=optional and not tool.path)
+    for status, line in zip(tools, lines, strict=True):
+        optional = status.tool.need is ToolNeed.OPTIONAL
+        colour = "" if status.path or optional else "red"
+        yield styled(line, colour, dim=optional and not status.path)
 
 
 def _lines_of_findings(findings: Sequence[Finding]) -> Iterator[str]:
     colours = {"error": "red", "warning": "yellow", "note": "cyan"}
     for finding in findings:
         yield ""
-        level, colon, seen = sentences(f"{finding.level}: {finding.seen}").partition(":")
-        yield styled(level, colours[finding.level]) + colon + seen
+        level, colon, text = sentences(f"{finding.level}: {finding.symptom}").partition(":")
+        yield styled(level, colours[finding.level]) + colon + text
         yield sentences(f"  why: {finding.why}\n  do:  {finding.do}")

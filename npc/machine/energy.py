@@ -56,7 +56,7 @@ class Energy:
         self._before = read(root)
         self._begun = time.monotonic()
 
-    def seen(self, own: Collection[int] = ()) -> dict[str, Any]:
+    def result(self, own: Collection[int] = ()) -> dict[str, Any]:
         """Since this was made ``{"joules": J, "seconds": s, "source": …}``, or ``{"unavailable": why}``."""
         after, seconds = read(self._root), time.monotonic() - self._begun
         if problem := self._before.problem or after.problem:
@@ -78,20 +78,22 @@ class Energy:
 def by_host(nodes: Sequence[tuple[str, dict[str, Any] | None]]) -> dict[str, Any] | None:
     """A launch's field ``energy`` of what was seen on its nodes, unavailable where it is on one of them. Of
     two looks on one host the last is taken, that of npb's client, which has less before and after it."""
-    each = {host: seen for host, seen in nodes if seen is not None}
-    if not each:
+    readings = {host: energy for host, energy in nodes if energy is not None}
+    if not readings:
         return None
-    for host, seen in each.items():
-        if "unavailable" in seen:
-            return {"unavailable": f"{host}: {seen['unavailable']}"}
-    sources = dict.fromkeys(seen["source"] for seen in each.values())
-    counted = {kind: {host: seen[kind] for host, seen in each.items()} for kind in ("joules", "seconds")}
+    for host, energy in readings.items():
+        if "unavailable" in energy:
+            return {"unavailable": f"{host}: {energy['unavailable']}"}
+    sources = dict.fromkeys(energy["source"] for energy in readings.values())
+    counted = {
+        kind: {host: energy[kind] for host, energy in readings.items()} for kind in ("joules", "seconds")
+    }
     return {**counted, "source": "; ".join(sources)}
 
 
 def _cray(root: Path) -> EnergyReading | None:
-    found = re.match(r"(\d+) J", sysfs.text(root / "sys/cray/pm_counters/energy") or "")
-    return EnergyReading("Cray: node", {"node": float(found[1])}, {}) if found else None
+    joules = re.match(r"(\d+) J", sysfs.text(root / "sys/cray/pm_counters/energy") or "")
+    return EnergyReading("Cray: node", {"node": float(joules[1])}, {}) if joules else None
 
 
 def _rapl(root: Path) -> EnergyReading | None:

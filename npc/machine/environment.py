@@ -99,8 +99,10 @@ def collect_environment(
         environment["gpus"] = accelerators.result()
         environment["npc"] = {"version": VERSION, **commit.result()}
         environment["tools"] = {
-            found.tool.command: {"path": str(found.path), "version": found.version} if found.path else None
-            for found in (looked_up.result() if looked_up else tools or ())
+            status.tool.command: {"path": str(status.path), "version": status.version}
+            if status.path
+            else None
+            for status in (looked_up.result() if looked_up else tools or ())
         }
         mpirun = environment["tools"].get("mpirun")
         environment["mpi"] = {"launcher": mpirun and mpirun["version"], "library": library.result()}
@@ -165,10 +167,10 @@ def _working_directory() -> str | None:
 def _addresses_of_host() -> list[str] | None:
     """What this host's own name resolves to, None if it does not."""
     try:
-        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
     except OSError:
         return None
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    return list(dict.fromkeys(str(entry[4][0]) for entry in addresses))
 
 
 def _kernel() -> dict[str, Any]:
@@ -212,8 +214,8 @@ def _python() -> dict[str, Any]:
     packages: dict[str, str] = {}
     for folder in reversed(sys.path):  # the first on it is the one that is imported
         # what their folders are called: to read the headers in all of them takes a tenth of a second a job
-        for each in Path(folder).glob("*-*.*-info"):
-            name, version = each.stem.split("-")[:2]
+        for path in Path(folder).glob("*-*.*-info"):
+            name, version = path.stem.split("-")[:2]
             packages[name.lower().replace("_", "-")] = version
     return {
         "version": platform.python_version(),

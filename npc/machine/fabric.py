@@ -87,7 +87,7 @@ class Topology:
 
     def below(self, group: str, hosts: Iterable[str]) -> tuple[str, ...]:
         """Those of `hosts` that a switch or rack has below it, in their order."""
-        nodes = frozenset().union(*(each.nodes for each in self.groups if each.name == group))
+        nodes = frozenset().union(*(switch.nodes for switch in self.groups if switch.name == group))
         return tuple(host for host in hosts if self.name(host) in nodes)
 
     def leaf(self, host: str) -> str | None:
@@ -135,13 +135,13 @@ def places(hosts: Iterable[str], topology: Topology | None) -> dict[str, str]:
         if group.kind == "rack":
             for name in group.nodes:
                 racks.setdefault(name, f"rack {group.name}")
-    found = {}
+    places_of_hosts = {}
     for host in hosts:
         leaf = topology.leaf(host)
         place = racks.get(topology.name(host)) or (f"switch {leaf}" if leaf else "")
         if place:
-            found[host] = place
-    return found
+            places_of_hosts[host] = place
+    return places_of_hosts
 
 
 def racks(hosts: Iterable[str], topology: Topology | None) -> list[tuple[str, tuple[str, ...]]]:
@@ -159,19 +159,19 @@ def racks(hosts: Iterable[str], topology: Topology | None) -> list[tuple[str, tu
         if not 1 < len(groups) <= min(_MOST_RACKS * math.sqrt(len(ordered)), len(ordered) - 1):
             size = min(_BLOCK, math.ceil(math.sqrt(len(ordered))))
             known = {host: ordered[at - at % size] for at, host in enumerate(ordered)}
-    found: dict[str, list[str]] = {}
+    hosts_by_rack: dict[str, list[str]] = {}
     for host in ordered:
-        found.setdefault(known.get(host, ELSEWHERE), []).append(host)
+        hosts_by_rack.setdefault(known.get(host, ELSEWHERE), []).append(host)
     return [
-        (name, tuple(found[name]))
-        for name in sorted(found, key=lambda name: (name == ELSEWHERE, natural(name)))
+        (name, tuple(hosts_by_rack[name]))
+        for name in sorted(hosts_by_rack, key=lambda name: (name == ELSEWHERE, natural(name)))
     ]
 
 
 def _before_last_number(host: str) -> str:
     """What tells the rack of a host whose name tells one; the name where it has no number."""
-    found = re.fullmatch(r"(.*?)[^0-9a-zA-Z]*[a-zA-Z]*\d+[a-zA-Z]*", short_name(host))
-    return found[1] if found else short_name(host)
+    match = re.fullmatch(r"(.*?)[^0-9a-zA-Z]*[a-zA-Z]*\d+[a-zA-Z]*", short_name(host))
+    return match[1] if match else short_name(host)
 
 
 def short_name(host: str) -> str:
@@ -252,14 +252,14 @@ def modules(variables: Mapping[str, str]) -> dict[str, str]:
             break
         parts.append((variables.get(f"SLURM_JOB_PARTITION_HET_GROUP_{number}", f"part {number}"), nodes))
     names = [name for name, _ in parts]
-    found: dict[str, str] = {}
+    module_of: dict[str, str] = {}
     for number, (name, nodes) in enumerate(parts):
         module = name if names.count(name) == 1 else f"{name} {number}"
         try:
-            found |= dict.fromkeys(expand(nodes), module)
+            module_of |= dict.fromkeys(expand(nodes), module)
         except ValueError:
             continue
-    return found
+    return module_of
 
 
 def _numbers(ranges: str) -> Iterator[str]:

@@ -21,87 +21,102 @@ _OF_NO_MATTER: Final = re.compile(
 LEAST: Final = 3
 
 
-def of_machine(seen: Mapping[str, Any]) -> dict[str, str]:
+def of_machine(environment: Mapping[str, Any]) -> dict[str, str]:
     """What an ``environment.json`` says that two runs may be compared by; nothing of the run itself."""
-    if not seen:
+    if not environment:
         return {}
-    whole = {**dict(software(seen)), **dict(hardware(seen))}
+    whole = {**dict(software(environment)), **dict(hardware(environment))}
     # each tool by itself; that of mpirun stands with MPI
-    versions = {name: _text(tool, "version") for name, tool in _items(seen, "tools") if name != "mpirun"}
+    versions = {
+        name: _text(tool, "version") for name, tool in _items(environment, "tools") if name != "mpirun"
+    }
     facts = {what: text for what, text in whole.items() if what not in ("command", "tools", "Slurm job")}
     return {what: text for what, text in (facts | versions).items() if text}
 
 
-def tuning(seen: Mapping[str, Any]) -> dict[str, str]:
+def tuning(environment: Mapping[str, Any]) -> dict[str, str]:
     """The variables that change how MPI, OpenMP, network libraries and the loader work, by their names."""
-    return {name: str(text) for name, text in _items(seen, "variables") if not _OF_NO_MATTER.fullmatch(name)}
+    return {
+        name: str(text)
+        for name, text in _items(environment, "variables")
+        if not _OF_NO_MATTER.fullmatch(name)
+    }
 
 
-def software(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def software(environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(fact, what an ``environment.json`` says of it): the software."""
-    yield "command", _text(seen, "command")
-    changed = "and changes" if below(seen, "npc", "dirty") else ""
-    yield "NPC", _words(_text(seen, "npc", "version"), _text(seen, "npc", "commit")[:10], changed)
-    kernel = _words(_text(seen, "kernel", "name"), _text(seen, "kernel", "release"))
-    yield "operating system", _words(_text(seen, "os", "name"), kernel, between=", ")
-    yield "MPI", _words(_text(seen, "mpi", "launcher"), _text(seen, "mpi", "library"), between="; ")
-    yield "Python", _text(seen, "python", "version")
-    tools = [_words(name, _text(tool, "version")) for name, tool in _items(seen, "tools") if tool]
+    yield "command", _text(environment, "command")
+    changed = "and changes" if below(environment, "npc", "dirty") else ""
+    yield (
+        "NPC",
+        _words(_text(environment, "npc", "version"), _text(environment, "npc", "commit")[:10], changed),
+    )
+    kernel = _words(_text(environment, "kernel", "name"), _text(environment, "kernel", "release"))
+    yield "operating system", _words(_text(environment, "os", "name"), kernel, between=", ")
+    yield (
+        "MPI",
+        _words(_text(environment, "mpi", "launcher"), _text(environment, "mpi", "library"), between="; "),
+    )
+    yield "Python", _text(environment, "python", "version")
+    tools = [_words(name, _text(tool, "version")) for name, tool in _items(environment, "tools") if tool]
     yield "tools", ", ".join(tools)
-    yield "Slurm job", _text(seen, "slurm", "SLURM_JOB_ID") or "none"
+    yield "Slurm job", _text(environment, "slurm", "SLURM_JOB_ID") or "none"
 
 
-def hardware(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def hardware(environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(fact, what an ``environment.json`` says of it): the hardware, and how it is set up."""
-    inside = (_text(seen, "virtualisation", name) for name in ("hypervisor", "container"))
+    inside = (_text(environment, "virtualisation", name) for name in ("hypervisor", "container"))
     yield "virtual machine, container", _words(*inside, between=", ") or "none seen"
     counts = (
         plural(number, name)
         for name in ("socket", "core", "thread")
-        if isinstance(number := below(seen, "cpu", f"{name}s"), int)
+        if isinstance(number := below(environment, "cpu", f"{name}s"), int)
     )
-    yield "processor", _words(_text(seen, "cpu", "model"), *counts, between=", ")
-    yield "caches", ", ".join(map(_cache, entries(seen, "cpu", "caches")))
-    governors = (f"{name} ({number})" for name, number in _items(seen, "cpu", "frequency", "governors"))
+    yield "processor", _words(_text(environment, "cpu", "model"), *counts, between=", ")
+    yield "caches", ", ".join(map(_cache, entries(environment, "cpu", "caches")))
+    governors = (
+        f"{name} ({number})" for name, number in _items(environment, "cpu", "frequency", "governors")
+    )
     yield "governor", ", ".join(governors) or "not told"
-    yield "memory", _bytes(below(seen, "memory", "total_bytes"))
-    transparent = _text(seen, "memory", "transparent_huge_pages")
-    yield "huge pages", f"{_text(seen, 'memory', 'huge_pages')} reserved, transparent: {transparent}"
-    yield "interfaces", "; ".join(map(_interface, entries(seen, "interfaces")))
+    yield "memory", _bytes(below(environment, "memory", "total_bytes"))
+    transparent = _text(environment, "memory", "transparent_huge_pages")
+    yield "huge pages", f"{_text(environment, 'memory', 'huge_pages')} reserved, transparent: {transparent}"
+    yield "interfaces", "; ".join(map(_interface, entries(environment, "interfaces")))
     ports = [
-        _words(*(_text(port, key) for key in ("device", "state", "rate"))) for port in entries(seen, "rdma")
+        _words(*(_text(port, key) for key in ("device", "state", "rate")))
+        for port in entries(environment, "rdma")
     ]
     yield "RDMA", "; ".join(ports) or "none"
-    yield "PCIe", "; ".join(map(_pcie, entries(seen, "pcie")))
-    yield "GPUs", "; ".join(map(_gpu, entries(seen, "gpus")))
+    yield "PCIe", "; ".join(map(_pcie, entries(environment, "pcie")))
+    yield "GPUs", "; ".join(map(_gpu, entries(environment, "gpus")))
 
 
-def odd_ones(seen: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def odd_ones(environments: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Who differs from most of the others, and in what, a line each; seen: ``environment.json`` by machine.
 
     Only facts that more than half of them share; nobody among fewer than `LEAST`.
     """
-    facts = {name: of_machine(each) for name, each in seen.items()}
-    found = []
-    for what in dict.fromkeys(what for each in facts.values() for what in each):
-        values = {name: each[what] for name, each in facts.items() if what in each}
+    facts = {name: of_machine(environment) for name, environment in environments.items()}
+    lines = []
+    for what in dict.fromkeys(what for facts_of_one in facts.values() for what in facts_of_one):
+        values = {name: facts_of_one[what] for name, facts_of_one in facts.items() if what in facts_of_one}
         (usual, times), *_ = Counter(values.values()).most_common(1)
         if len(values) >= LEAST and times > len(values) / 2:
             odd = (name for name, value in values.items() if value != usual)
-            found += [f"{name}: {what} {values[name]}; {times} others have {usual}" for name in odd]
-    return found
+            lines += [f"{name}: {what} {values[name]}; {times} others have {usual}" for name in odd]
+    return lines
 
 
 def read_environments(files: Iterable[Path]) -> dict[str, Mapping[str, Any]]:
     """What each host says of itself, the last time that it does, by its name; a file that cannot be read says
     nothing."""
-    found: dict[str, Mapping[str, Any]] = {}
+    environments: dict[str, Mapping[str, Any]] = {}
     for file in files:
-        seen = read_environment(file) or {}
-        name, time = _text(seen, "host", "name"), _text(seen, "time")  # UTC, all of one form
-        if name and time >= _text(found.get(name, {}), "time"):
-            found[name] = seen
-    return found
+        environment = read_environment(file) or {}
+        name, time = _text(environment, "host", "name"), _text(environment, "time")  # UTC, all of one form
+        if name and time >= _text(environments.get(name, {}), "time"):
+            environments[name] = environment
+    return environments
 
 
 def _cache(cache: Mapping[str, Any]) -> str:
@@ -131,14 +146,14 @@ def _gpu(gpu: Mapping[str, Any]) -> str:
     return _words(name, memory, ecc, power, driver, between=", ")
 
 
-def _text(seen: Any, *keys: str) -> str:
-    found = below(seen, *keys)
-    return "" if found is None else str(found)
+def _text(environment: Any, *keys: str) -> str:
+    value = below(environment, *keys)
+    return "" if value is None else str(value)
 
 
-def _items(seen: Any, *keys: str) -> Collection[tuple[str, Any]]:
-    found = below(seen, *keys)
-    return found.items() if isinstance(found, Mapping) else ()
+def _items(environment: Any, *keys: str) -> Collection[tuple[str, Any]]:
+    value = below(environment, *keys)
+    return value.items() if isinstance(value, Mapping) else ()
 
 
 def _words(*words: str, between: str = " ") -> str:

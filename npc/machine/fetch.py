@@ -52,7 +52,9 @@ def fetch_osu() -> str:
         pip("download", "-d", scratch, *sources, instead=without)
         (archive,) = Path(scratch).glob("mpi4py-*.tar.gz")
         with tarfile.open(archive) as packed:
-            members = [each for each in packed if Path(each.name).match("*/demo/osu_*.py") and each.isfile()]
+            members = [
+                entry for entry in packed if Path(entry.name).match("*/demo/osu_*.py") and entry.isfile()
+            ]
             OSU_PORTS.mkdir(parents=True, exist_ok=True)
             for member in members:
                 source = packed.extractfile(member)
@@ -84,9 +86,9 @@ def fetch_jube() -> str:
                 shutil.copyfileobj(source, target)
         except (OSError, HTTPException) as error:
             raise NotFetched(f"{tool.release}: {getattr(error, 'reason', error)}\n{by_hand}") from None
-        found = hashlib.sha256(archive.read_bytes()).hexdigest()
-        if found != tool.sha256:
-            raise NotFetched(f"{tool.release}: SHA-256 is {found}, not {tool.sha256}\n{by_hand}")
+        digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+        if digest != tool.sha256:
+            raise NotFetched(f"{tool.release}: SHA-256 is {digest}, not {tool.sha256}\n{by_hand}")
         pip("install", str(archive), instead=by_hand)
     return f"JUBE ({file}) is in {sys.prefix}"
 

@@ -63,8 +63,8 @@ def gpus(root: Path = Path("/")) -> list[dict[str, Any]]:
     known = dict(_PROPERTIES)
     output = ""
     for _ in range(len(_PROPERTIES)):
-        asked = ",".join(name for name, _ in known.values())
-        answer = _ask(f"--query-gpu={asked}", "--format=csv,noheader,nounits")
+        fields = ",".join(name for name, _ in known.values())
+        answer = _ask(f"--query-gpu={fields}", "--format=csv,noheader,nounits")
         output = answer.text
         refused = re.search(r'Field "([^"]+)" is not a valid field', output)
         lacking = [key for key, (name, _) in known.items() if refused and name == refused[1]]
@@ -72,40 +72,40 @@ def gpus(root: Path = Path("/")) -> list[dict[str, Any]]:
             break
         del known[lacking[0]]
     rows = [row for row in csv.reader(output.splitlines(), skipinitialspace=True) if len(row) == len(known)]
-    found = [_properties(dict(zip(known, row, strict=True))) for row in rows]
-    processes, links = list(_processes()) if found else [], dict(_links()) if found else {}
-    for gpu in found:
+    described = [_properties(dict(zip(known, row, strict=True))) for row in rows]
+    processes, links = list(_processes()) if described else [], dict(_links()) if described else {}
+    for gpu in described:
         device = root / "sys/bus/pci/devices" / gpu["address"]
         node = sysfs.number(device / "numa_node")
         gpu["numa_node"] = None if node is None or node < 0 else node  # -1: the firmware does not say
         gpu["near_cpus"] = sysfs.text(device / "local_cpulist")
-        gpu["processes"] = [each for uuid, each in processes if uuid == gpu["uuid"]]
+        gpu["processes"] = [process for uuid, process in processes if uuid == gpu["uuid"]]
         gpu["links"] = links.get(f"GPU{gpu['index']}", {})
-    return found
+    return described
 
 
 def _ask(*arguments: str) -> ToolOutput:
     return run(["nvidia-smi", *arguments], timeout_s=_TIMEOUT_S)
 
 
-def _properties(told: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _properties(texts: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
     for key, (_, factor) in _PROPERTIES.items():
-        text = told.get(key, "").strip()
+        text = texts.get(key, "").strip()
         if factor:
             number = re.fullmatch(r"[0-9]+(\.[0-9]+)?", text)
             value = float(text) * factor if number else None
-            found[key] = int(value) if value is not None and value.is_integer() else value
+            values[key] = int(value) if value is not None and value.is_integer() else value
         elif text.startswith("[") or text in ("", "N/A"):  # [Not Supported], [N/A]
-            found[key] = None
+            values[key] = None
         else:
-            found[key] = _SWITCHES.get(text, text)
-    if found["address"]:  # 00000000:3B:00.0; the kernel writes 0000:3b:00.0
-        found["address"] = found["address"].lower()[-12:]
-    if found["held_down_by"] is not None:
-        bits = int(found["held_down_by"], 16)
-        found["held_down_by"] = [name for bit, name in _REASONS.items() if bits & bit]
-    return found
+            values[key] = _SWITCHES.get(text, text)
+    if values["address"]:  # 00000000:3B:00.0; the kernel writes 0000:3b:00.0
+        values["address"] = values["address"].lower()[-12:]
+    if values["held_down_by"] is not None:
+        bits = int(values["held_down_by"], 16)
+        values["held_down_by"] = [name for bit, name in _REASONS.items() if bits & bit]
+    return values
 
 
 def _processes() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -20,7 +20,7 @@ _KINDS: Final = {1: "ethernet", 32: "infiniband", 772: "loopback"}
 
 def interfaces(root: Path = Path("/")) -> list[dict[str, Any]]:
     """The ``interfaces`` section of ``environment.json``, in the order of their names."""
-    found = []
+    sections = []
     here = root == Path("/")
     addresses = _addresses() if here else {}
     for path in sorted((root / "sys/class/net").glob("*")):
@@ -31,7 +31,7 @@ def interfaces(root: Path = Path("/")) -> list[dict[str, Any]]:
         real = (path / "device").exists() or any(path.glob("lower_*"))
         megabits = sysfs.number(path / "speed") if real else None
         driver = path / "device/driver"
-        found.append({
+        sections.append({
             "name": path.name,
             "type": _KINDS.get(kind, str(kind)) if kind is not None else None,
             "state": sysfs.text(path / "operstate"),
@@ -44,7 +44,7 @@ def interfaces(root: Path = Path("/")) -> list[dict[str, Any]]:
             "rdma_devices": sorted(device.name for device in (path / "device/infiniband").glob("*")),
             "addresses": addresses.get(path.name, []),
         })  # fmt: skip
-    return found
+    return sections
 
 
 def supported_bit_s(name: str) -> int | None:
@@ -65,14 +65,14 @@ def highest_link_mode(text: str) -> int | None:
 
 def rdma_ports(root: Path = Path("/")) -> list[dict[str, Any]]:
     """The ``rdma`` section of ``environment.json``: one entry a port of a device, empty without any."""
-    found = []
+    ports = []
     for port in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
         device = port.parent.parent
         rate = sysfs.text(port / "rate")  # "100 Gb/sec (4X EDR)"
         gigabits = re.match(r"(\d+(?:\.\d+)?) Gb/sec", rate or "")
         lanes = re.search(r"\((\d+)X\b", rate or "")
         driver = device / "device/driver"
-        found.append({
+        ports.append({
             "device": device.name,
             "port": int(port.name) if port.name.isdecimal() else None,
             "state": _after_colon(sysfs.text(port / "state")),
@@ -85,7 +85,7 @@ def rdma_ports(root: Path = Path("/")) -> list[dict[str, Any]]:
             "firmware": sysfs.text(device / "fw_ver"),
             "numa_node": _numa_node(device / "device/numa_node"),
         })  # fmt: skip
-    return found
+    return ports
 
 
 def with_lanes(ports: Iterable[Mapping[str, Any]], lanes: int) -> Iterator[str]:
@@ -108,6 +108,6 @@ def _addresses() -> dict[str, list[str]]:
     """IPv4 and IPv6 addresses of this host by interface, without the scope of link-local ones."""
     families = (socket.AF_INET, socket.AF_INET6)
     return {
-        name: [each.address.partition("%")[0] for each in found if each.family in families]
-        for name, found in psutil.net_if_addrs().items()
+        name: [address.address.partition("%")[0] for address in addresses if address.family in families]
+        for name, addresses in psutil.net_if_addrs().items()
     }

@@ -67,15 +67,15 @@ def chosen(words: str, known: Sequence[str]) -> dict[str, str]:
     if not words:
         there = ((name, find_library(name)) for name in known)
         return {str(path): name for name, path in there if path}
-    found = {}
+    names_by_path = {}
     by_name = {name.lower(): name for name in known}
     for word in words.split(","):
         if "/" in word:
             named = (name for name in known if any(Path(word).match(pattern) for pattern in NAMES[name]))
-            found[word] = next(named, Path(word).name)
+            names_by_path[word] = next(named, Path(word).name)
         elif word.lower() in by_name:
             name = by_name[word.lower()]
-            found[str(find_library(name) or NAMES[name][-1].rstrip("*"))] = name
+            names_by_path[str(find_library(name) or NAMES[name][-1].rstrip("*"))] = name
         else:
             raise ValueError(f"{word}: of {', '.join(known)}, or a path")
-    return found
+    return names_by_path

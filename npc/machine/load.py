@@ -45,10 +45,10 @@ def load_average(root: Path = Path("/"), watch_s: float = 0.0) -> dict[str, Any]
         for entry in (busy_processes(watch_s, root=root) if watch_s else ())
     ]
     # "0.20 0.18 0.12 2/86 11206": the fourth is runnable and existing threads, the reader itself among them
-    found = re.match(r"([\d.]+) ([\d.]+) ([\d.]+) (\d+)/", sysfs.text(root / "proc/loadavg") or "")
+    match = re.match(r"([\d.]+) ([\d.]+) ([\d.]+) (\d+)/", sysfs.text(root / "proc/loadavg") or "")
     return {
-        "average": [float(value) for value in found.groups()[:3]] if found else None,
-        "runnable": max(0, int(found[4]) - 1) if found else None,
+        "average": [float(value) for value in match.groups()[:3]] if match else None,
+        "runnable": max(0, int(match[4]) - 1) if match else None,
         "busy": busy if watch_s else None,
     }
 
@@ -81,7 +81,7 @@ class LoadMonitor:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._before = {(each.pid, each.started): each for each in processes.everyone(root)}
+        self._before = {(process.pid, process.started): process for process in processes.everyone(root)}
         self._stolen = stolen_ticks(root)
         self._begun = time.monotonic()
 
@@ -90,11 +90,12 @@ class LoadMonitor:
         this process; with `kernel`, its threads too, which work for whoever calls it."""
         second = os.sysconf("SC_CLK_TCK") * (time.monotonic() - self._begun)
         busy = [
-            BusyProcess(each.pid, each.name, ticks / second)
-            for each in processes.everyone(self._root)
-            if (ticks := each.ticks - self._before.get((each.pid, each.started), each).ticks) >= least_ticks
-            and each.pid != os.getpid()
-            and (kernel or not each.kernel)
+            BusyProcess(process.pid, process.name, ticks / second)
+            for process in processes.everyone(self._root)
+            if (ticks := process.ticks - self._before.get((process.pid, process.started), process).ticks)
+            >= least_ticks
+            and process.pid != os.getpid()
+            and (kernel or not process.kernel)
         ]
         if (stolen := stolen_ticks(self._root) - self._stolen) >= max(least_ticks, 1):
             busy.append(BusyProcess(0, HYPERVISOR, stolen / second))
@@ -103,8 +104,8 @@ class LoadMonitor:
     def cores_of(self, pids: Iterable[int]) -> float:
         """Cores that some of these processes used on average, with all that they have waited for."""
         second = os.sysconf("SC_CLK_TCK") * (time.monotonic() - self._begun)
-        now = [each for pid in pids if (each := processes.read(pid, self._root))]
-        then = [self._before.get((each.pid, each.started), each) for each in now]
+        now = [process for pid in pids if (process := processes.read(pid, self._root))]
+        then = [self._before.get((process.pid, process.started), process) for process in now]
         return sum(a.ticks + a.waited - b.ticks - b.waited for a, b in zip(now, then, strict=True)) / second
 
 
@@ -116,7 +117,7 @@ class LoadDuringLaunch:
         self._before = _cpu_of_children()
         self._begun = time.monotonic()
 
-    def seen(self, own: Collection[int] = ()) -> dict[str, Any]:
+    def result(self, own: Collection[int] = ()) -> dict[str, Any]:
         """`npc.records.launch.Launch.load` of a launch that began when this was made and has just ended.
 
         own: processes of the launch that were there before it and go on.
@@ -131,19 +132,21 @@ class LoadDuringLaunch:
 
 
 def busiest(nodes: Sequence[tuple[str, dict[str, Any] | None]]) -> dict[str, Any] | None:
-    """What computed during a launch on the node where others took more, of (host, `LoadDuringLaunch.seen`)
+    """What computed during a launch on the node where others took more, of (host, `LoadDuringLaunch.result`)
     each.
 
     On one node it is what the first saw, npb's server: to its client, the server is another process. None
     where one of them did not look.
     """
-    both = [(host, seen) for host, seen in nodes if seen is not None]
+    both = [(host, computed) for host, computed in nodes if computed is not None]
     if len(both) < len(nodes) or not both:
         return None
     host, load = both[0]
     if all(name == host for name, _ in both):
-        return {**load, "cores": round(sum(seen["cores"] for _, seen in both), 3)}
-    host, load = max(both, key=lambda each: sum(entry["cores"] for entry in each[1]["others"]))
+        return {**load, "cores": round(sum(computed["cores"] for _, computed in both), 3)}
+    host, load = max(
+        both, key=lambda host_and_load: sum(entry["cores"] for entry in host_and_load[1]["others"])
+    )
     return {**load, "others": [{**entry, "host": host} for entry in load["others"]]}
 
 
@@ -188,13 +191,13 @@ def cgroup_cores(root: Path = Path("/")) -> float | None:
 
 def cgroup_memory_bytes(root: Path = Path("/")) -> int | None:
     """The tightest memory limit of this process's cgroups; None without one."""
-    found = [
+    memory_limits = [
         limit
         for folder in _cgroup_folders("memory", root)
         for name in ("memory.max", "memory.limit_in_bytes")
         if (limit := sysfs.number(folder / name)) is not None and limit < _UNLIMITED
     ]
-    return min(found, default=None)
+    return min(memory_limits, default=None)
 
 
 def _cgroup_folders(controller: str, root: Path) -> list[Path]:

@@ -40,10 +40,10 @@ def dimms(root: Path = Path("/")) -> list[dict[str, Any]] | None:
     """The modules in place: ``locator``, ``bank``, ``type``, ``size_bytes`` and ``transfers_s``, the
     configured rate; None where nobody tells this user."""
     try:
-        found = list(_of_table((root / _TABLE).read_bytes()))
+        devices = list(_of_table((root / _TABLE).read_bytes()))
     except (OSError, ValueError, struct.error, IndexError):
-        found = list(_of_udev(sysfs.text(root / _UDEV) or ""))
-    return [dimm for dimm in found if dimm["size_bytes"]] or None
+        devices = list(_of_udev(sysfs.text(root / _UDEV) or ""))
+    return [dimm for dimm in devices if dimm["size_bytes"]] or None
 
 
 def channels(root: Path = Path("/")) -> int | None:
@@ -57,29 +57,29 @@ def channels(root: Path = Path("/")) -> int | None:
     return len(used) or None
 
 
-def bandwidth(found: Sequence[Mapping[str, Any]], channels: int | None) -> tuple[float, str] | None:
+def bandwidth(modules: Sequence[Mapping[str, Any]], channels: int | None) -> tuple[float, str] | None:
     """(B/s that the channels move at most, how that was found) from what `dimms` and `channels` gave; None
     where modules, their rate or their channels are not known."""
-    rates = [float(rate) for module in found if (rate := module.get("transfers_s"))]
-    types = {module.get("type") for module in found}
-    if not found or len(rates) < len(found) or None in types or len(types) > 1:
+    rates = [float(rate) for module in modules if (rate := module.get("transfers_s"))]
+    types = {module.get("type") for module in modules}
+    if not modules or len(rates) < len(modules) or None in types or len(types) > 1:
         return None
     number, whose = channels, "of the memory controllers"
     if not number:
-        number, whose = _by_places(found), "by the modules' places"
-    if not number or number > len(found):
+        number, whose = _by_places(modules), "by the modules' places"
+    if not number or number > len(modules):
         return None
     rate = min(rates)
-    said = f"{number} channels ({whose}) × {CHANNEL_BYTES} B × {rate / 1e6:.0f} MT/s ({found[0]['type']})"
-    return number * CHANNEL_BYTES * rate, said
+    how = f"{number} channels ({whose}) × {CHANNEL_BYTES} B × {rate / 1e6:.0f} MT/s ({modules[0]['type']})"
+    return number * CHANNEL_BYTES * rate, how
 
 
-def _by_places(found: Sequence[Mapping[str, Any]]) -> int | None:
+def _by_places(modules: Sequence[Mapping[str, Any]]) -> int | None:
     """The channels that the modules' places are named after; None where one has no such name."""
     named = set()
-    for module in found:
+    for module in modules:
         place = f"{module.get('bank') or ''} {module.get('locator') or ''}"
-        channel = next((match[1] for each in _CHANNEL if (match := each.search(place))), None)
+        channel = next((match[1] for pattern in _CHANNEL if (match := pattern.search(place))), None)
         if channel is None:
             return None
         sockets = _SOCKET.findall(place)

@@ -22,20 +22,20 @@ def mounts() -> list[Mount]:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
-    found = []
+    points = []
     for line in lines:
         words, _, behind = line.partition(" - ")
         _, _, number, _, place, *_ = words.split()
         kind, device, *_ = [*behind.split(), "", ""]
         plain = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place)
-        found.append(Mount(number, plain, kind, device))
-    return found
+        points.append(Mount(number, plain, kind, device))
+    return points
 
 
 def mounted(folder: Path) -> tuple[str, str]:
     """(type, device) of the file system of a folder, of several on each other the last one; "" if unknown."""
     there, best = folder.resolve(), Mount("", "", "", "")
-    for each in mounts():
-        if there.is_relative_to(each.place) and len(each.place) >= len(best.place):
-            best = each
+    for mount in mounts():
+        if there.is_relative_to(mount.place) and len(mount.place) >= len(best.place):
+            best = mount
     return best.kind, best.device

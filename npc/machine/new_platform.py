@@ -80,17 +80,17 @@ def parse_partitions(nodes: str, partitions: str) -> list[Partition]:
         name, *rest = line.split("|")
         if len(rest) == 8:
             rows.setdefault(name, []).append(rest)
-    found = []
+    described = []
     for line in partitions.splitlines():
-        said = dict(word.partition("=")[::2] for word in line.split())
-        own = rows.get(said.get("PartitionName", ""))
+        fields = dict(word.partition("=")[::2] for word in line.split())
+        own = rows.get(fields.get("PartitionName", ""))
         if not own:
             continue
         smallest = min(own, key=lambda row: (_number(row[4]), _number(row[5])))
-        found.append(
+        described.append(
             Partition(
-                name=said["PartitionName"],
-                default=said.get("Default") == "YES",
+                name=fields["PartitionName"],
+                default=fields.get("Default") == "YES",
                 nodes=len({row[0] for row in own}),
                 cores=_number(smallest[1]) * _number(smallest[2]),
                 cpus=_number(smallest[4]),
@@ -98,11 +98,11 @@ def parse_partitions(nodes: str, partitions: str) -> list[Partition]:
                 uniform=len({tuple(row[1:6]) for row in own}) == 1,
                 features=_words(row[6] for row in own),
                 gres=_words(row[7] for row in own),
-                time_limit=said.get("MaxTime", ""),
-                exclusive=said.get("OverSubscribe", ""),
+                time_limit=fields.get("MaxTime", ""),
+                exclusive=fields.get("OverSubscribe", ""),
             )
         )
-    return found
+    return described
 
 
 def _number(text: str) -> int:
@@ -147,15 +147,16 @@ def describe_node(partition: Partition, account: str, patience_s: float) -> dict
     job = ["srun", "--quiet", "--nodes=1", "--ntasks=1", "--exclusive", "--time=2", "--mpi=none"]
     job += [f"--immediate={max(1, round(patience_s))}", f"--partition={partition.name}"]
     job += [f"--account={account}"] if account else []
-    said = ask([*job, *python("-m", "npc", "doctor", "--environment")], patience_s + 120)
+    output = ask([*job, *python("-m", "npc", "doctor", "--environment")], patience_s + 120)
     try:
-        found: dict[str, Any]
-        found, _ = json.JSONDecoder().raw_decode(said, said.index("{"))  # between what a site's prolog prints
+        environment: dict[str, Any]
+        # a site's prolog may print something before and behind it
+        environment, _ = json.JSONDecoder().raw_decode(output, output.index("{"))
     except ValueError:
         raise CommandFailed(
-            f"srun: npc doctor --environment did not describe the node: {said[:200]}"
+            f"srun: npc doctor --environment did not describe the node: {output[:200]}"
         ) from None
-    return found
+    return environment
 
 
 def write_platform(

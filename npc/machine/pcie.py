@@ -28,14 +28,14 @@ def pcie_links(root: Path = Path("/")) -> list[dict[str, Any]]:
 
     ``slot_…`` is what the port above the device could do: an x16 card in an x8 slot runs at x8.
     """
-    found = []
+    links = []
     for device in sorted((root / "sys/bus/pci/devices").glob("*")):
         kind = _KINDS.get((sysfs.text(device / "class") or "")[:6])
         width, most = _width(device / "current_link_width"), _width(device / "max_link_width")
         if kind is None or width is None or most is None:
             continue
         port = device.resolve().parent
-        found.append({
+        links.append({
             "address": device.name,
             "kind": kind,
             "name": device_name(device),
@@ -46,7 +46,7 @@ def pcie_links(root: Path = Path("/")) -> list[dict[str, Any]]:
             "max_transfers_s": _transfers(device / "max_link_speed"),
             "slot_max_transfers_s": _transfers(port / "max_link_speed"),
         })  # fmt: skip
-    return found
+    return links
 
 
 def narrow(links: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -69,8 +69,8 @@ def _no_more(slot: float | None, used: float) -> str:
 def device_name(device: Path) -> str:
     """What people call a device: an RDMA device, an interface, a drive; else its address."""
     for kind in ("infiniband", "net", "nvme"):
-        for found in sorted((device / kind).glob("*")):
-            return found.name
+        for path in sorted((device / kind).glob("*")):
+            return path.name
     return device.name
 
 
@@ -81,5 +81,5 @@ def _width(path: Path) -> int | None:
 
 def _transfers(path: Path) -> float | None:
     """Transfers a second of a lane: ``16.0 GT/s PCIe``, of older kernels ``8 GT/s``."""
-    found = re.match(r"(\d+(?:\.\d+)?) GT/s", sysfs.text(path) or "")
-    return float(found[1]) * 1e9 if found else None
+    match = re.match(r"(\d+(?:\.\d+)?) GT/s", sysfs.text(path) or "")
+    return float(match[1]) * 1e9 if match else None

@@ -115,8 +115,8 @@ class GpuLimits(_Table, frozen=True):
 
     def flops(self, precision: str) -> float | None:
         """FLOP/s of dense matrix products."""
-        found: float | None = getattr(self, f"{precision}_flops", None)
-        return found
+        rate: float | None = getattr(self, f"{precision}_flops", None)
+        return rate
 
 
 class Platform(NodeLimits, frozen=True, kw_only=True):

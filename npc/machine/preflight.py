@@ -35,33 +35,36 @@ LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "note")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found. level: ``error`` the main job cannot run, ``warning`` numbers will be off, ``note``
-    know it.
+    """What a check found; its texts are sentences for the person at the terminal."""
 
-    name: stable, for ``--json``. seen, why, do: sentences for the person at the terminal.
-    """
-
+    #: Of the check; it stays the same, for programs that read ``--json``.
     name: str
+    #: ``error``: the main job cannot run; ``warning``: numbers will be off; ``note``: good to know.
     level: Level
-    seen: str
+    #: What is so on this machine.
+    symptom: str
+    #: Why that is no good.
     why: str
+    #: What to do about it.
     do: str
 
 
 @dataclass(frozen=True, slots=True)
 class MpiTrial:
-    """What was tried out. ranks: the size that two started ranks each saw, or why there is none; the first of
-    them printed `npc.machine.mpi_variables.offered` as well."""
+    """What was tried out on this machine."""
 
+    #: Processes that computed during `WATCHED_S`.
     busy: tuple[BusyProcess, ...]
+    #: The size of MPI_COMM_WORLD that two started ranks had, or why there is none.
     ranks: str
+    #: What ``mpirun`` printed; the first rank printed `npc.machine.mpi_variables.offered` as well.
     mpi_output: str = ""
 
     @property
     def mpi_variables(self) -> dict[str, Any] | None:
         """What the MPI library offers by MPI_T; None if that is not known."""
-        found = re.search(r"^variables: ({.*})$", self.mpi_output, re.MULTILINE)
-        variables: dict[str, Any] | None = json.loads(found[1]) if found else None
+        match = re.search(r"^variables: ({.*})$", self.mpi_output, re.MULTILINE)
+        variables: dict[str, Any] | None = json.loads(match[1]) if match else None
         return variables
 
 
@@ -87,12 +90,12 @@ def preflight(environment: Environment, trial: MpiTrial) -> list[Finding]:
         for name, _, problem in extensions("checks")
         if problem
     ]
-    found = unloaded + [
-        Finding(name, level, seen, why, do)
+    findings = unloaded + [
+        Finding(name, level, symptom, why, do)
         for function, name, level, why, do in _CHECKS
-        for seen in function(environment, trial)
+        for symptom in function(environment, trial)
     ]
-    return sorted(found, key=lambda finding: LEVELS.index(finding.level))
+    return sorted(findings, key=lambda finding: LEVELS.index(finding.level))
 
 
 def start_two_ranks() -> tuple[str, str]:

@@ -25,12 +25,12 @@ def node_processor() -> dict[str, Any]:
 
     Without clock_hz where it could not be measured, for `clock_reason`. Takes about 30 ms of one core.
     """
-    found: dict[str, Any] = named()
+    description: dict[str, Any] = named()
     try:
-        found |= {"clock_hz": clock_hz(), "clock": CHAIN}
+        description |= {"clock_hz": clock_hz(), "clock": CHAIN}
     except (OSError, ValueError) as error:
-        found["clock_reason"] = str(error)
-    return found
+        description["clock_reason"] = str(error)
+    return description
 
 
 def clock_hz() -> float:
@@ -82,12 +82,12 @@ def named() -> dict[str, Any]:
     """machine, and of the first CPU vendor, family, model and name as /proc/cpuinfo has them; amx: whether it
     has AMX, by which a virtual machine gives away a newer processor than it says."""
     names = {"vendor_id": "vendor", "cpu family": "family", "model": "model", "model name": "name"}
-    found: dict[str, Any] = {"machine": os.uname().machine}
+    description: dict[str, Any] = {"machine": os.uname().machine}
     with contextlib.suppress(OSError):
         for line in _CPUINFO.read_text(encoding="utf-8").split("\n\n")[0].splitlines():
             key, _, value = (part.strip() for part in line.partition(":"))
             if key in names:
-                found[names[key]] = int(value) if value.isdecimal() else value
+                description[names[key]] = int(value) if value.isdecimal() else value
             elif key == "flags":
-                found["amx"] = "amx_tile" in value.split()
-    return found
+                description["amx"] = "amx_tile" in value.split()
+    return description

@@ -120,14 +120,16 @@ def remembered(platform: str) -> tuple[BestSetting, ...]:
     if folder is None:
         return ()
     own = _own(folder)
-    found = (*(read_programs(folder) if own != folder else ()), *read_programs(own))
+    settings = (*(read_programs(folder) if own != folder else ()), *read_programs(own))
     if folder.name != "localhost":
-        return found
+        return settings
     here = short_name(os.uname().nodename)
-    return tuple(each for each in found if not each.hosts or here in map(short_name, each.hosts))
+    return tuple(
+        setting for setting in settings if not setting.hosts or here in map(short_name, setting.hosts)
+    )
 
 
-def keep(platform: str, found: BestSetting, instead: Path) -> str:
+def keep(platform: str, setting: BestSetting, instead: Path) -> str:
     """Remember a finding in the folder of a platform (its name or its folder's path), or where that cannot be
     written in the folder `instead`; a sentence that says where. Raises OSError where neither can be."""
     folder = _folder(platform)
@@ -136,12 +138,12 @@ def keep(platform: str, found: BestSetting, instead: Path) -> str:
             raise OSError(f"there is no platform {platform} here")
         own = _own(folder)
         own.mkdir(parents=True, exist_ok=True)
-        remember(own, found)
-        return f"Remembered: {found.words}, in {own / PROGRAMS_FILE}."
+        remember(own, setting)
+        return f"Remembered: {setting.words}, in {own / PROGRAMS_FILE}."
     except (OSError, locks.LockHeld, InvalidFile) as error:
         why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-    remember(instead, found)
-    return f"Remembered in {instead / PROGRAMS_FILE}, not for the platform ({why}): {found.words}."
+    remember(instead, setting)
+    return f"Remembered in {instead / PROGRAMS_FILE}, not for the platform ({why}): {setting.words}."
 
 
 def _folder(platform: str) -> Path | None:
@@ -159,7 +161,7 @@ def _own(folder: Path) -> Path:
     return workplace() / PLATFORMS / folder.name if came_with_it else folder
 
 
-def remember(folder: Path, found: BestSetting) -> None:
+def remember(folder: Path, setting: BestSetting) -> None:
     """Write a finding into a platform's folder, in place of npc's own older one.
 
     Raises OSError where the folder cannot be written, `npc.locks.LockHeld`, and `npc.files.InvalidFile` for a
@@ -172,8 +174,8 @@ def remember(folder: Path, found: BestSetting) -> None:
         except FileNotFoundError:
             before = _HEAD
         _decode(path, before)
-        kept = "".join(_without(before, found)).rstrip("\n")
-        text = f"{kept}\n\n{_block(found)}"
+        others = "".join(_without(before, setting)).rstrip("\n")
+        text = f"{others}\n\n{_block(setting)}"
         _decode(path, text)
         write_whole(path, text)
 
@@ -183,31 +185,31 @@ def _decode(path: Path, text: str) -> tuple[BestSetting, ...]:
         return parse_toml(text, _ProgramsFile).setting
 
 
-def _without(text: str, found: BestSetting) -> Iterator[str]:
+def _without(text: str, setting: BestSetting) -> Iterator[str]:
     """The lines but for npc's own keys about the same subject. Comments among them stay."""
     table: list[str] = []
     for line in [*text.splitlines(keepends=True), ""]:
         if _BEGINS.match(line) or not line:
-            older = _is_older(table, found)
-            yield from (each for each in table if not older or each.lstrip().startswith("#"))
+            older = _is_older(table, setting)
+            yield from (row for row in table if not older or row.lstrip().startswith("#"))
             table = []
         table.append(line)
 
 
-def _is_older(table: Sequence[str], found: BestSetting) -> bool:
+def _is_older(table: Sequence[str], setting: BestSetting) -> bool:
     if not table or table[0].strip() != _TABLE:
         return False
     try:
         (known,) = parse_toml("".join(table), _ProgramsFile).setting
     except ValueError:  # an array over several lines: NPC writes none
         return False
-    return known.by.startswith(_OURS) and known.subject == found.subject
+    return known.by.startswith(_OURS) and known.subject == setting.subject
 
 
-def _block(found: BestSetting) -> str:
+def _block(setting: BestSetting) -> str:
     """A table of the file, without what is not known."""
     lines = [_TABLE]
-    for name, value in msgspec.structs.asdict(found).items():
+    for name, value in msgspec.structs.asdict(setting).items():
         if isinstance(value, dict) and value:
             inside = ", ".join(f"{_text(key)} = {_text(text)}" for key, text in value.items())
             lines.append(f"{name} = {{ {inside} }}")

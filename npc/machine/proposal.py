@@ -30,18 +30,18 @@ class ProposedLimit(NamedTuple):
 
 def propose(environment: Mapping[str, Any]) -> dict[str, ProposedLimit]:
     """Key of ``[node]`` → what an ``environment.json`` suggests; nothing where it says nothing of it."""
-    found: dict[str, ProposedLimit] = {}
+    limits: dict[str, ProposedLimit] = {}
     cpu = below(environment, "cpu")
     cpu = cpu if isinstance(cpu, Mapping) else {}
     if cores := cpu.get("cores"):
-        found["cores"] = ProposedLimit(cores, "as the machine counts them")
+        limits["cores"] = ProposedLimit(cores, "as the machine counts them")
     if clock := _clock(cpu):
-        found["clock_hz"] = clock
-    found |= _simd(cpu)
+        limits["clock_hz"] = clock
+    limits |= _simd(cpu)
     dimms = entries(environment, "memory", "dimms")
     if moved := bandwidth(dimms, below(environment, "memory", "channels")):
-        found["memory_bandwidth"] = ProposedLimit(*moved)
-    return found
+        limits["memory_bandwidth"] = ProposedLimit(*moved)
+    return limits
 
 
 def _clock(cpu: Mapping[str, Any]) -> ProposedLimit | None:
@@ -87,7 +87,7 @@ def _simd(cpu: Mapping[str, Any]) -> dict[str, ProposedLimit]:
 def links(environment: Mapping[str, Any]) -> dict[str, str | None]:
     """Interface → its link, of those that are up; None where it has an address and nobody knows its rate."""
     rates = {port.get("device"): port for port in entries(environment, "rdma") if port.get("rate")}
-    found: dict[str, str | None] = {}
+    link_of: dict[str, str | None] = {}
     for interface in entries(environment, "interfaces"):
         if interface.get("state") != "up" or interface.get("type") == "loopback":
             continue
@@ -101,35 +101,35 @@ def links(environment: Mapping[str, Any]) -> dict[str, str | None]:
             link = ""
         try:
             link_data_rate(link)
-            found[interface["name"]] = link
+            link_of[interface["name"]] = link
         except ValueError:  # no rate, or none that links have
             if interface.get("addresses"):
-                found[interface["name"]] = None
-    return found
+                link_of[interface["name"]] = None
+    return link_of
 
 
 def virtual(environment: Mapping[str, Any]) -> set[str]:
     """Interfaces without a device of their own (a bond, a container's), whose rate may be made up."""
-    return {each["name"] for each in entries(environment, "interfaces") if each.get("driver") is None}
+    return {entry["name"] for entry in entries(environment, "interfaces") if entry.get("driver") is None}
 
 
 def completed(platform: Platform, environment: Mapping[str, Any]) -> tuple[Platform, dict[str, str]]:
     """The platform with what its machine suggests where its file says nothing; what was added, and why."""
-    node = {key: each for key, each in propose(environment).items() if getattr(platform, key) is None}
-    added = {key: f"{shown(each.value)}: {each.why}" for key, each in node.items()}
-    told = {
+    node = {key: limit for key, limit in propose(environment).items() if getattr(platform, key) is None}
+    added = {key: f"{shown(limit.value)}: {limit.why}" for key, limit in node.items()}
+    links_of_node = {
         name: link
         for name, link in links(environment).items()
         if link and name not in virtual(environment) and not platform.interfaces
     }
-    added |= {f"interfaces.{name}": f"{link}: as the interface says" for name, link in told.items()}
+    added |= {f"interfaces.{name}": f"{link}: as the interface says" for name, link in links_of_node.items()}
     whole = msgspec.structs.replace(
         platform,
-        **{key: each.value for key, each in node.items()},
+        **{key: limit.value for key, limit in node.items()},
         proposed=(*platform.proposed, *node),
         interfaces={
             **platform.interfaces,
-            **{name: Interface(name, link, link_data_rate(link)) for name, link in told.items()},
+            **{name: Interface(name, link, link_data_rate(link)) for name, link in links_of_node.items()},
         },
     )
     return whole, added

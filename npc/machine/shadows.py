@@ -31,15 +31,15 @@ class Shadow:
 
 def shadows() -> list[Shadow]:
     """All of them, in the order in which Python looks."""
-    found: list[Shadow] = []
+    shadowed: list[Shadow] = []
     folders = _folders()
     modules = sorted(_modules().items()) if folders else []
     for folder in folders:
         for name, home in modules:
             if Path(folder) != home and _is_there(PathFinder.find_spec(name, [folder])):
                 taken = PathFinder.find_spec(name, sys.path)
-                found.append(Shadow(name, folder, taken is not None and _folder_of(taken) == Path(folder)))
-    return found
+                shadowed.append(Shadow(name, folder, taken is not None and _folder_of(taken) == Path(folder)))
+    return shadowed
 
 
 def _folders() -> list[str]:
@@ -72,7 +72,7 @@ def _modules() -> Mapping[str, Path]:
     return modules
 
 
-def _needed(name: str, seen: set[str]) -> Iterator[metadata.Distribution]:
+def _needed(name: str, known: set[str]) -> Iterator[metadata.Distribution]:
     """The distributions that one needs, and those that they need, each once; extras are nobody's need."""
     try:
         requirements = metadata.distribution(name).requires or ()
@@ -80,11 +80,11 @@ def _needed(name: str, seen: set[str]) -> Iterator[metadata.Distribution]:
         return
     for requirement in requirements:
         needed = re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower()
-        if "extra ==" in requirement or needed in seen:
+        if "extra ==" in requirement or needed in known:
             continue
-        seen.add(needed)
+        known.add(needed)
         try:
             yield metadata.distribution(needed)
         except metadata.PackageNotFoundError:
             continue
-        yield from _needed(needed, seen)
+        yield from _needed(needed, known)

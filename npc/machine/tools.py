@@ -229,7 +229,7 @@ class SoftwareSource:
             modules=any(name in os.environ for name in ("MODULESHOME", "LMOD_CMD", "LOADEDMODULES")),
             spack=find("spack") is not None,
             easybuild=find("eb") is not None,
-            rpm=next((each for each in _rpm_commands(family) if find(each)), ""),
+            rpm=next((command for command in _rpm_commands(family) if find(command)), ""),
         )
 
     def package(self, tool: Tool) -> str:

@@ -65,8 +65,8 @@ def _model(info: dict[str, str], root: Path) -> str | None:
             return info[name]
     # 64-bit ARM has numbers only; lscpu knows their names. It describes this machine, not another root.
     if root == Path("/"):
-        said = run(["lscpu"], "", VERSION_TIMEOUT_S, {"LC_ALL": "C"}).stdout
-        named = re.search(r"^\s*Model name: *([^\s-].*)", said, re.MULTILINE)
+        output = run(["lscpu"], "", VERSION_TIMEOUT_S, {"LC_ALL": "C"}).stdout
+        named = re.search(r"^\s*Model name: *([^\s-].*)", output, re.MULTILINE)
         if named:
             return named[1]
     if "cpu implementer" in info:
@@ -89,16 +89,16 @@ def _numa_nodes(system: Path) -> list[dict[str, Any]] | None:
 def _caches(system: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
     """One entry a level and kind: the size of one instance, and the CPUs that share each instance."""
     instances: dict[tuple[int, str, int | None], list[frozenset[int]]] = defaultdict(list)
-    seen: dict[str, set[int]] = defaultdict(set)  # CPUs whose cache of that index is known already
+    known: dict[str, set[int]] = defaultdict(set)  # CPUs whose cache of that index is known already
     for cpu in cpus:
         for index in sorted((system / f"cpu{cpu}/cache").glob("index[0-9]*")):
-            if cpu in seen[index.name]:
+            if cpu in known[index.name]:
                 continue
             level, kind = sysfs.number(index / "level"), sysfs.text(index / "type")
             if level is None or kind is None:
                 continue
             shared = sysfs.parse_cpus(sysfs.text(index / "shared_cpu_list") or str(cpu))
-            seen[index.name] |= shared
+            known[index.name] |= shared
             instances[level, kind.lower(), sysfs.size_bytes(index / "size")].append(shared)
     return [
         {
@@ -114,9 +114,9 @@ def _caches(system: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
 
 def _counter_hz(info: dict[str, str]) -> float | None:
     """The rate of x86's time-stamp counter, of which BogoMIPS are twice the MHz where it is constant."""
-    told = re.fullmatch(r"\d+\.\d+", info.get("bogomips", ""))
+    mips = re.fullmatch(r"\d+\.\d+", info.get("bogomips", ""))
     constant = "constant_tsc" in info.get("flags", "").split()
-    return float(told[0]) / 2 * 1e6 if told and constant else None
+    return float(mips[0]) / 2 * 1e6 if mips and constant else None
 
 
 def _frequency(system: Path, cpus: list[int]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ WAITED: Final = 0.1
 #: Losses and congestion speak against a suspect from this ratio of how often they come with it and without.
 MORE_OFTEN: Final = 3.0
 #: Counters of a suspect's evidence, at most.
-TOLD: Final = 3
+MOST_NAMED: Final = 3
 #: Counters that others are part of (kernel, networking/statistics.rst; net/ipv4/udp.c, tcp_ipv4.c).
 _SUMS: Final[Mapping[str, Sequence[str]]] = {
     "InErrors": ("RcvbufErrors", "InCsumErrors"),
@@ -50,7 +50,7 @@ class CounterIncrease(NamedTuple):
         return f"{self.host}: {self.name} rose by {self.by}{of}"
 
 
-def told(moved: Mapping[str, Mapping[str, int]] | None) -> list[CounterIncrease]:
+def notable_increases(moved: Mapping[str, Mapping[str, int]] | None) -> list[CounterIncrease]:
     """What is worth a word of what rose during a launch (its field ``moved``), the gravest first.
 
     All but a few losses (RDMA loses nothing in a sound network; elsewhere `LOST` of the packets are told) and
@@ -120,11 +120,11 @@ def evidence(nodes: Collection[str], launches: Iterable[DuringLaunch], link: boo
         without.update({moved.name.rpartition(" ")[2]: moved.by for moved in each.moved})
     said = [
         f"{host}: {name} {by} in {times[host, name]} launch{'es' * (times[host, name] > 1)}"
-        for (host, name), by in seen.most_common(TOLD)
+        for (host, name), by in seen.most_common(MOST_NAMED)
     ]
     said += [
         f"{name} {by} in {len(mine)} launches with it, {without[name]} in {len(others)} without"
-        for name, by in with_it.most_common(TOLD)
+        for name, by in with_it.most_common(MOST_NAMED)
         if by * len(others) >= MORE_OFTEN * without[name] * len(mine)
     ]
-    return "; ".join(said[:TOLD])
+    return "; ".join(said[:MOST_NAMED])

@@ -26,7 +26,7 @@ from npc.observe.hotspots.perf import Perf, PerfAccess, find_perf, perf_access
 from npc.observe.hotspots.stack_file import SUFFIX, save, to_document
 from npc.observe.hotspots.stacks import CLOCK, Stacks
 from npc.observe.options import Companion
-from npc.processes import LOCAL_RANK, Process, die_with_parent, local_ranks, read, told
+from npc.processes import LOCAL_RANK, Process, die_with_parent, first_number, local_ranks, read
 
 #: What perf does not end by itself it leaves without the parts that say what is in it.
 KILLED: Final = "perf record was killed, and its file is not whole"
@@ -99,7 +99,7 @@ class HotspotRecorder(Companion):
             "kernel": self._access.kernel,
             "counters": self._counters,
             "notes": notes,
-            "processor": node_processor() if not told(LOCAL_RANK) else {},
+            "processor": node_processor() if not first_number(LOCAL_RANK) else {},
         }
         document = to_document(stacks, about)
         for file in self.files:

@@ -27,7 +27,7 @@ from npc.observe.c_header import read_header
 from npc.observe.memory.records import MEMORY
 from npc.observe.options import Companion
 from npc.observe.own_session import keep_only_descriptors
-from npc.processes import RANK, die_with_parent, local_ranks, read, told
+from npc.processes import RANK, die_with_parent, first_number, local_ranks, read
 from npc.python import python
 
 #: The program's environment names the table by this.
@@ -162,7 +162,7 @@ class RankMemoryTable(Companion):
     def _reduced(self) -> dict[str, Any]:
         """Keep ``HOST.RANK.memory``, which says what came of it, also where nothing did."""
         about: dict[str, Any] = {
-            "rank": told(RANK) or 0,
+            "rank": first_number(RANK) or 0,
             "host": socket.gethostname(),
             "source": self._settings.get("source", ""),
             **({"reason": self._reason} if self._reason else {}),

@@ -21,7 +21,7 @@ from typing import Any, Final
 from npc.observe.options import Companion
 from npc.observe.probes.credentials import peer
 from npc.observe.probes.settings import Settings, read_token
-from npc.processes import RANK, told
+from npc.processes import RANK, first_number
 
 #: The keeper gives up on a bpftrace long before.
 _PATIENCE_S: Final = 60.0
@@ -46,14 +46,14 @@ class RankProbes(Companion):
 
     def begin(self, process: int) -> None:
         for _ in range(_TRIES):
-            if self._answer_to({"rank": told(RANK) or 0}) is not None:
+            if self._answer_to({"rank": first_number(RANK) or 0}) is not None:
                 return
             self._join()
         self._reason = self._reason or "the process that attaches probes has ended"
 
     def become(self) -> None:
         if self._token is not None:
-            announce(self._token, told(RANK) or 0)
+            announce(self._token, first_number(RANK) or 0)
 
     def end(self) -> dict[str, Any] | None:
         if self._keeper is not None and self._answer_to({"ended": True}) is None:

@@ -34,7 +34,7 @@ from npc.observe.study.knobs import (
     shape,
     triad,
 )
-from npc.processes import LOCAL_RANK, die_with_parent, read, told
+from npc.processes import LOCAL_RANK, die_with_parent, first_number, read
 from npc.terminal import guard
 
 #: How long a node's other ranks wait for the first one.
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
         if not own:
             raise CannotChange("memory: a rank is bound to the core of a competing process")
         os.sched_setaffinity(0, own)
-        if told(LOCAL_RANK):
+        if first_number(LOCAL_RANK):
             _wait_for_first(changed)
         else:
             _start_guard(settings, changed, free, sorted(node - taken))

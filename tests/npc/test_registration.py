@@ -80,7 +80,7 @@ print([section.name for section in sections][:3], [pair for pair in absent if pa
 print([hint.do for rule, hint in advise(run).hints])
 list(extensions("checks"))
 _CHECKS[:] = [check for check in _CHECKS if check[1] == "badge"]
-print([(finding.name, finding.seen) for finding in preflight({{}}, MpiTrial((), "2"))])
+print([(finding.name, finding.symptom) for finding in preflight({{}}, MpiTrial((), "2"))])
 print("stopwatch" in names() and "osu" in names(), parse("stopwatch", "2.5")[0].value)
 print("gone" in entry_points(), "doctor" in entry_points())
 """

@@ -57,7 +57,7 @@ def narrow_pcie(environment: Environment, trial: MpiTrial) -> Iterator[str]:
 def busy_gpu(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """Somebody else's process on a GPU."""
     for gpu in environment["gpus"]:
-        if names := ", ".join(f"{each['name']} ({each['pid']})" for each in gpu["processes"]):
+        if names := ", ".join(f"{process['name']} ({process['pid']})" for process in gpu["processes"]):
             yield f"GPU {gpu['index']} is used by {names}"
         elif gpu["utilisation"]:
             yield f"GPU {gpu['index']} is {gpu['utilisation']:.0%} busy, and does not tell with whom"

@@ -53,10 +53,10 @@ def mpi_mismatch(environment: Environment, trial: MpiTrial) -> Iterator[str]:
 )
 def mpi_versions(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """mpirun and the library that mpi4py loads are of one MPI, but of two versions."""
-    said = (environment["mpi"][part] or "" for part in ("launcher", "library"))
-    found = [re.search(r"(Open MPI|MPICH|Intel)\D*(\d+(?:\.\d+)*)", text) for text in said]
-    if found[0] and found[1] and found[0][1] == found[1][1] and found[0][2] != found[1][2]:
-        yield f"{found[0][1]}: mpirun {found[0][2]}, the library that mpi4py loads {found[1][2]}"
+    versions = (environment["mpi"][part] or "" for part in ("launcher", "library"))
+    matches = [re.search(r"(Open MPI|MPICH|Intel)\D*(\d+(?:\.\d+)*)", text) for text in versions]
+    if matches[0] and matches[1] and matches[0][1] == matches[1][1] and matches[0][2] != matches[1][2]:
+        yield f"{matches[0][1]}: mpirun {matches[0][2]}, the library that mpi4py loads {matches[1][2]}"
 
 
 @check(
@@ -80,8 +80,8 @@ def mpi_variables(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """The counters that MPI keeps of itself: most builds have few."""
     offered = trial.mpi_variables
     if offered is not None:
-        said = environment["mpi"]["library"] or "MPI"
-        library = re.sub(r"(\d+(\.\d+)+).*", r"\1", said, flags=re.DOTALL)
+        version = environment["mpi"]["library"] or "MPI"
+        library = re.sub(r"(\d+(\.\d+)+).*", r"\1", version, flags=re.DOTALL)
         classes = ", ".join(f"{count} {name}" for name, count in sorted(offered["classes"].items()))
         number = f"{sum(offered['classes'].values())} performance variables ({classes})"
         without = "" if "Open MPI" not in library else " with SPC" if offered["spc"] else " without SPC"
@@ -113,9 +113,9 @@ def other_modules(environment: Environment, trial: MpiTrial) -> Iterator[str]:
 def _shadows(taken: bool) -> Iterator[str]:
     from npc.machine.shadows import shadows
 
-    found = [each for each in shadows() if each.taken is taken]
-    for folder in dict.fromkeys(each.folder for each in found):
-        names = ", ".join(each.name for each in found if each.folder == folder)
+    same = [shadow for shadow in shadows() if shadow.taken is taken]
+    for folder in dict.fromkeys(shadow.folder for shadow in same):
+        names = ", ".join(shadow.name for shadow in same if shadow.folder == folder)
         yield f"{folder} has modules of the same names: {names}"
 
 

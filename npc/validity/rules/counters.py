@@ -8,7 +8,7 @@ from typing import Final
 from npc import catalogue
 from npc.records.record import Record
 from npc.records.series import INTERFACE, MOVED
-from npc.validity.moved import CounterIncrease, told
+from npc.validity.moved import CounterIncrease, notable_increases
 from npc.validity.rule import Circumstances, rule
 
 #: Counters of a record's mark, at most; launches.jsonl has all.
@@ -27,7 +27,7 @@ def beside(record: Record, circumstances: Circumstances) -> list[CounterIncrease
     others = cards - {named} if named in cards else set()
     return [
         each
-        for each in told(launch.moved if launch else None)
+        for each in notable_increases(launch.moved if launch else None)
         if each.name.startswith(_OF_NODE) or (network and each.name.split()[0] not in others)
     ]
 

@@ -107,7 +107,7 @@ def test_datagrams_that_a_full_buffer_loses_are_counted_by_this_machines_kernel(
         with pytest.raises(BlockingIOError):
             while receiver.recv(2000):
                 arrived += 1
-    moved = look.seen()
+    moved = look.result()
     assert moved["udp RcvbufErrors"] >= 200 - arrived > 0
     assert moved["udp InErrors"] >= moved["udp RcvbufErrors"]
     assert moved["udp InDatagrams"] >= arrived, "what losses are held against"

@@ -37,7 +37,7 @@ def node(root: Path, package: int, dram: int) -> Path:
 def test_packages_and_memory_are_added_also_round_the_end_of_the_counter(tmp_path: Path) -> None:
     look = Energy(node(tmp_path, package=262143000000, dram=5_000_000))
     node(tmp_path, package=100_671_150, dram=7_500_000)
-    seen = look.seen()
+    seen = look.result()
     assert seen["joules"] == pytest.approx(0.32885 + 100.67115 + 2.5)
     assert seen["source"] == "RAPL: package, dram" and 0 < seen["seconds"] < 60
 
@@ -47,20 +47,20 @@ def test_a_launch_so_long_that_a_counter_may_have_gone_round_twice_has_no_figure
 ) -> None:
     monkeypatch.setattr(energy, "MOST_W", 1e15)
     look = Energy(node(tmp_path, 1, 1))
-    assert "may have wrapped twice" in look.seen()["unavailable"]
+    assert "may have wrapped twice" in look.result()["unavailable"]
 
 
 def test_what_may_not_be_read_says_the_line_that_gives_the_right(tmp_path: Path) -> None:
     """The kernel gives such a file to root alone; a tree of files belongs to whoever made it."""
     root = node(tmp_path, 1, 1)
     (root / f"{RAPL}/intel-rapl:0/energy_uj").unlink()
-    assert "chmod a+r" in Energy(root).seen()["unavailable"]
+    assert "chmod a+r" in Energy(root).result()["unavailable"]
     assert "chmod a+r" in refusal(root)
-    assert Energy(tmp_path / "vm").seen() == {
+    assert Energy(tmp_path / "vm").result() == {
         "unavailable": "no energy counters here (RAPL, hwmon, Cray), as in most virtual machines"
     }
     assert refusal(tmp_path / "vm") == ""
-    assert "stand still" in Energy(node(tmp_path / "guest", 1, 1)).seen()["unavailable"]
+    assert "stand still" in Energy(node(tmp_path / "guest", 1, 1)).result()["unavailable"]
 
 
 def test_crays_node_counts_all_and_sockets_of_hwmon_are_added(tmp_path: Path) -> None:

@@ -382,7 +382,7 @@ class NightRun:
             parts = []
         for progress in parts:
             part = progress.part
-            if progress.kept or part.kind == "pairs":
+            if progress.in_history or part.kind == "pairs":
                 continue
             if not progress.measured:
                 measure.finish(part, night.folder, REPAIR * self.options.limit_s, self.stop)

@@ -33,12 +33,12 @@ def columns(
     right: places of columns that are aligned on their right. indent: before every line. Where it is easier
     to read, the last columns stand below their row, a line each with its name; so do long cells of the last.
     """
-    kept = [
+    shown = [
         (at in right, [" ".join(cell.split("\n")) for cell in column])
         for at, column in enumerate(zip(*rows, strict=True))
         if keep_empty or any(column[1:])
     ]
-    cells, to_right = [column for _, column in kept], [aligned for aligned, _ in kept]
+    cells, to_right = [column for _, column in shown], [aligned for aligned, _ in shown]
     room = _room() - len(indent)
     tables = [
         [*_rows(cells, to_right, beside, room)]
@@ -90,8 +90,8 @@ def _rows(
             )
             for parts in zip_longest(*folded, fillvalue="")
         ]
-        told = [": ".join(filter(None, (name, cell))) for name, cell in below if cell and place]
-        yield lines, [f"    {line}" for text in told for line in _fold(text, room - 4)]
+        texts = [": ".join(filter(None, (name, cell))) for name, cell in below if cell and place]
+        yield lines, [f"    {line}" for text in texts for line in _fold(text, room - 4)]
 
 
 def _width(widths: Sequence[int]) -> int:

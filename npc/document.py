@@ -17,8 +17,8 @@ def below(value: Any, *keys: str) -> Any:
 
 def entries(value: Any, *keys: str) -> list[Mapping[str, Any]]:
     """The objects of the list below `keys`; none where there is no list."""
-    found = below(value, *keys)
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    items = below(value, *keys)
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def plain(value: Any) -> Any:
@@ -28,7 +28,7 @@ def plain(value: Any) -> Any:
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

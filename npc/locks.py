@@ -108,11 +108,11 @@ def only_one(path: Path, limit_s: float = 0.0, wait_s: float = 0.0) -> Iterator[
 def holder(path: Path) -> Holder | None:
     """Who holds the lock of `path` now, or died with it; None if nobody does."""
     try:
-        found = msgspec.convert(parse_json(read_bytes(path)), Holder)
-        str(found)  # its moment is one
+        named = msgspec.convert(parse_json(read_bytes(path)), Holder)
+        str(named)  # its moment is one
     except (OSError, ValueError, OverflowError, msgspec.ValidationError):
         return None  # empty: given back in order; half of one: its writer died at once
-    return found
+    return named
 
 
 def _take(path: Path, stream: IO[str], held: contextlib.ExitStack) -> Holder | None:

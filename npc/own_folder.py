@@ -53,8 +53,8 @@ def opened(folder: Path) -> Iterator[int]:
 def hand_out(folder: Path) -> None:
     """The run is over: whoever may read other new folders of this user may now read this one."""
     with contextlib.suppress(OSError), opened(folder) as descriptor:
-        kept = stat.S_IMODE(os.fstat(descriptor).st_mode) & stat.S_ISGID
-        os.fchmod(descriptor, kept | 0o777 & ~_umask())
+        set_group = stat.S_IMODE(os.fstat(descriptor).st_mode) & stat.S_ISGID
+        os.fchmod(descriptor, set_group | 0o777 & ~_umask())
 
 
 def save(path: Path, parts: Iterable[bytes]) -> None:

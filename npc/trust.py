@@ -46,13 +46,13 @@ def make_private(folder: Path) -> None:
 
 def _way_to(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Each part of a path, that itself first; of a link the way to what it points to, too."""
-    ways, seen = [path.absolute()], set[Path]()
-    while ways and len(seen) < _MOST_PARTS:
+    ways, visited = [path.absolute()], set[Path]()
+    while ways and len(visited) < _MOST_PARTS:
         way = ways.pop(0)
         for part in (way, *way.parents):
-            if part in seen:
+            if part in visited:
                 continue
-            seen.add(part)
+            visited.add(part)
             try:
                 state = part.lstat()
             except FileNotFoundError:

@@ -61,7 +61,12 @@ def _sender(benchmark: str, case: str) -> Sender:
     """By the benchmark's row; by the case alone where somebody named it otherwise (``npb --benchmark``)."""
     if benchmark in _BY_NAME:
         return find(benchmark, case, "bandwidth").sender
-    ends = {test.sender for each in BENCHMARKS for test in each.tests if test.case == case and test.sender}
+    ends = {
+        test.sender
+        for benchmark_row in BENCHMARKS
+        for test in benchmark_row.tests
+        if test.case == case and test.sender
+    }
     return ends.pop() if len(ends) == 1 else ""
 
 
@@ -80,10 +85,10 @@ def on_any_nodes(key: Series) -> Series:
     """What a series has in common with the same test on other numbers of nodes: ranks go with the nodes, and
     the size of a problem, which is no message's, may go with the ranks."""
     params = key.by_name
-    kept = {name: text for name, text in params.items() if name not in RANKS}
+    others = {name: text for name, text in params.items() if name not in RANKS}
     messages = find(key.benchmark, key.case, key.metric).layer in MESSAGES
-    size = key.size if messages or kept == params else None
-    return key._replace(nodes=1, size=size, params=json.dumps(kept, sort_keys=True))
+    size = key.size if messages or others == params else None
+    return key._replace(nodes=1, size=size, params=json.dumps(others, sort_keys=True))
 
 
 def place(benchmark: str) -> int:

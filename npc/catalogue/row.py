@@ -100,7 +100,7 @@ class Step:
         """Launches of that many samples of each case, or of more than six at most
         (`npc.statistics.precision`)."""
         if self.needed:
-            return sum(min(samples, each) for each in self.needed)
+            return sum(min(samples, most) for most in self.needed)
         if samples > MIN_SAMPLES:
             samples = Goal(most=samples).at_most(self.seconds)
         return self.launches * samples + self.swept * SWEEP_SAMPLES

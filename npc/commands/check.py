@@ -43,11 +43,11 @@ def check(records: Path | None, platform: str, as_json: bool, list_rules: bool) 
     if records is None:
         raise click.UsageError("name a run's folder or a records.csv")
     file = records_file(records)
-    found, findings = examine(file, platform)
+    judged, findings = examine(file, platform)
     if as_json:
-        click.echo(json.dumps(to_document(found, findings), indent=1))
+        click.echo(json.dumps(to_document(judged, findings), indent=1))
     else:
-        for line in lines_of(file, found, findings):
+        for line in lines_of(file, judged, findings):
             click.echo(line)
     if any(finding.rule.level == "invalid" for finding in findings):
         sys.exit(1)

@@ -51,14 +51,14 @@ def doctor(
     from npc.machine import diagnosis
     from npc.machine.tools import SoftwareSource
 
-    found = diagnosis.diagnose(missing_only=missing)
-    site = SoftwareSource.here([each.tool for each in found.tools if each.path is None])
+    diagnosed = diagnosis.diagnose(missing_only=missing)
+    site = SoftwareSource.here([status.tool for status in diagnosed.tools if status.path is None])
     if as_json:
-        click.echo(json.dumps(diagnosis.as_json(found, site), indent=2))
+        click.echo(json.dumps(diagnosis.as_json(diagnosed, site), indent=2))
     else:
-        for line in diagnosis.lines_of(found, site, missing_only=missing):
+        for line in diagnosis.lines_of(diagnosed, site, missing_only=missing):
             click.echo(line)
-    if found.problems:
+    if diagnosed.problems:
         sys.exit(1)
 
 

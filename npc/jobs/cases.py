@@ -50,25 +50,25 @@ def libraries_of(setting: str, text: str, known: Sequence[str], package: str) ->
     """Path → name of the libraries that are asked for (`npc.machine.libraries.chosen`). Raises ValueError.
     package: Debian's of one of them."""
     try:
-        found = chosen(text, known)
+        names_by_path = chosen(text, known)
     except ValueError as error:
         raise ValueError(f"{setting} {error}") from None
-    if not found:
+    if not names_by_path:
         raise Unavailable(
             f"none of {', '.join(known)} on {socket.gethostname()}: apt-get install {package}, load a "
             f"module, or name one by --set {setting}=PATH"
         )
-    return found
+    return names_by_path
 
 
 def program_of_ior(name: str, setting: str, prefix: str) -> str:
     """The path of a program of IOR's below a prefix, or on the PATH. Raises `Unavailable`."""
     below = (path for path in Path(prefix).rglob(name) if path.is_file()) if prefix else ()
-    found = str(min(below, default="")) if prefix else shutil.which(name)
-    if not found:
+    program = str(min(below, default="")) if prefix else shutil.which(name)
+    if not program:
         where = f"below {setting} {prefix}" if prefix else "in PATH"
         raise Unavailable(
             f"{name}: not found {where} on {socket.gethostname()}: load the module IOR, `spack install ior`, "
             f"or build https://github.com/hpc/ior and name it by --set {setting}=PATH"
         )
-    return found
+    return program

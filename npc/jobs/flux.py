@@ -48,8 +48,8 @@ def ask(
     if not ids:
         return {}
     out = answer(["flux", "jobs", "-a", "--json", *sorted(map(str, ids))], stopped, unless="unknown")
-    told = parse_jobs(out) if out.strip() else {}
-    plain = {str(name).replace("ƒ", "f"): job for name, job in told.items()}
+    jobs = parse_jobs(out) if out.strip() else {}
+    plain = {str(name).replace("ƒ", "f"): job for name, job in jobs.items()}
     return {name: job for name in ids if (job := plain.get(str(name).replace("ƒ", "f")))}
 
 
@@ -88,12 +88,12 @@ def _job(job: _FluxJob) -> Job:
     status, ended = job.waitstatus, job.state == "INACTIVE"
     state = "PENDING" if job.state in _PENDING else "RUNNING"
     state = _STATES.get(job.result, "FAILED") if ended else state
-    said = [job.exception.type, job.exception.note] if job.exception.occurred else []
+    words = [job.exception.type, job.exception.note] if job.exception.occurred else []
     waits = "held" if job.urgency == 0 else ""
     return Job(
         id=job.jobid,
         state=state,
-        reason=": ".join(filter(None, said)) or (waits if state == "PENDING" else ""),
+        reason=": ".join(filter(None, words)) or (waits if state == "PENDING" else ""),
         exit_code=os.WEXITSTATUS(status) if ended and os.WIFEXITED(status) else None,
         signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
         nodes=job.nodelist if job.t_run is not None else "",

@@ -88,13 +88,13 @@ def ask(
         return {}
     out = answer(["qstat", "-xml", "-g", "t", "-r", "-u", "*"], stopped, _UNWANTED)
     live = parse_qstat(out, datetime.now())
-    found: dict[JobId, Job] = {}
+    jobs: dict[JobId, Job] = {}
     for number in ids:
         if job := live.get(number):
-            found[number] = _why_it_pends(job, stopped) if job.state == "PENDING" else job
+            jobs[number] = _why_it_pends(job, stopped) if job.state == "PENDING" else job
         elif job := parse_qacct(call(["qacct", "-j", str(number)], stopped)[1]):
-            found[number] = job
-    return found
+            jobs[number] = job
+    return jobs
 
 
 def cancel(job: JobId, cluster: str = "") -> None:
@@ -130,8 +130,10 @@ def _live(entries: Iterable[Element], now: datetime) -> dict[JobId, Job]:
 def _why_it_pends(job: Job, stopped: Callable[[], bool]) -> Job:
     """Whether it could start on an empty cluster, and if not, why."""
     if job.reason == "error":
-        said = re.search(r"^error reason\s.*?:\s+(.*)$", call(["qstat", "-j", str(job.id)], stopped)[1], re.M)
-        return dataclasses.replace(job, reason=f"error: {said[1]}" if said else "error")
+        match = re.search(
+            r"^error reason\s.*?:\s+(.*)$", call(["qstat", "-j", str(job.id)], stopped)[1], re.M
+        )
+        return dataclasses.replace(job, reason=f"error: {match[1]}" if match else "error")
     if job.reason:
         return job
     _, out, err = call(["qalter", "-w", "v", str(job.id)], stopped)

@@ -108,7 +108,7 @@ class _PbsJob(msgspec.Struct):
     exec_host: _Text = ""
     qtime: _Text = ""
     resources_used: dict[str, _Text] = {}
-    asked: dict[str, _Text] = msgspec.field(default_factory=dict, name="Resource_List")
+    requested: dict[str, _Text] = msgspec.field(default_factory=dict, name="Resource_List")
     ended_with: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | None = msgspec.field(
         default=None, name="Exit_status"
     )
@@ -143,7 +143,7 @@ def _job(name: str, cells: Mapping[str, Any]) -> Job:
         signal=killer,
         nodes=nodes,
         elapsed_s=seconds(str(job.resources_used.get("walltime"))) or 0,
-        limit_s=seconds(str(job.asked.get("walltime"))),
+        limit_s=seconds(str(job.requested.get("walltime"))),
         restarts=max(0, job.run_count - 1),
         submitted=moment(str(job.qtime), CTIME),
         never_starts=state == "PENDING" and _NEVER.match(comment) is not None,

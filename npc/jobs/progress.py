@@ -77,7 +77,7 @@ class Display:
     """Shows rows on stderr, as often as they are given. To be closed."""
 
     def __init__(self) -> None:
-        self._told: dict[str, str] = {}
+        self._printed: dict[str, str] = {}
         self._begun: dict[str, float] = {}
         self._took: dict[str, float] = {}
         self._live: Live | None = None
@@ -107,10 +107,10 @@ class Display:
             change += f" on {row.nodes}" if row.nodes else ""
             if row.state == "failed":
                 change = row.note  # begins with how it failed, and knows the job
-            elif told := ", ".join(filter(None, (row.note, _awaited(row)))):
-                change += f": {told}"
-            if self._told.get(row.name) != change:
-                self._told[row.name] = change
+            elif notes := ", ".join(filter(None, (row.note, _awaited(row)))):
+                change += f": {notes}"
+            if self._printed.get(row.name) != change:
+                self._printed[row.name] = change
                 _print(f"{row.name}: {change}")
 
     def close(self) -> None:

@@ -60,7 +60,7 @@ class Rounds:
     """
 
     def __init__(self, runs: Sequence[int | None], goal: Goal, benchmark: str) -> None:
-        self._told = [_CaseProgress(number) for number in runs]
+        self._cases = [_CaseProgress(number) for number in runs]
         self._goal = goal
         self._benchmark = benchmark
         self._place = 0
@@ -71,9 +71,9 @@ class Rounds:
         hears of each round beyond those that were planned."""
         lot = random.Random(seed)
         sample = 0
-        while going := [place for place, told in enumerate(self._told) if self._goes_on(told, sample)]:
+        while going := [place for place, case in enumerate(self._cases) if self._goes_on(case, sample)]:
             if sample >= MIN_SAMPLES:
-                self._expect([self._told[place] for place in going], sample, expect)
+                self._expect([self._cases[place] for place in going], sample, expect)
             if seed is not None:
                 lot.shuffle(going)
             for self._place in going:
@@ -84,31 +84,33 @@ class Rounds:
 
     def tell(self, seconds: float, readings: Sequence[Reading] | None) -> None:
         """How long the launch that was asked for last took, and what was read of it; None: it failed."""
-        told = self._told[self._place]
-        told.launches += 1
-        told.seconds += seconds
+        case = self._cases[self._place]
+        case.launches += 1
+        case.seconds += seconds
         if readings is None:
             return
-        found: dict[tuple[_Test, int | None], list[float]] = defaultdict(list)
+        values_of: dict[tuple[_Test, int | None], list[float]] = defaultdict(list)
         for reading in self._that_matter(readings) or [Reading("launch", "time", seconds)]:
             params = json.dumps(identity(reading.params), sort_keys=True)
-            found[(reading.case, reading.metric, params), reading.size].append(reading.value or 0.0)
-        for (test, size), values in found.items():
-            told.values[test][size].append(median(values))
+            values_of[(reading.case, reading.metric, params), reading.size].append(reading.value or 0.0)
+        for (test, size), values in values_of.items():
+            case.values[test][size].append(median(values))
 
-    def _goes_on(self, told: _CaseProgress, sample: int) -> bool:
-        if told.runs is not None:
-            return sample < told.runs
-        if told.launches >= MIN_SAMPLES and not told.values:  # nothing of it has worked
+    def _goes_on(self, case: _CaseProgress, sample: int) -> bool:
+        if case.runs is not None:
+            return sample < case.runs
+        if case.launches >= MIN_SAMPLES and not case.values:  # nothing of it has worked
             return False
-        samples = [number.values for number in self._to_know(told)]
-        return not self._goal.enough(told.launches, told.seconds, samples)
+        samples = [number.values for number in self._to_know(case)]
+        return not self._goal.enough(case.launches, case.seconds, samples)
 
     def _expect(self, going: Iterable[_CaseProgress], samples: int, expect: Expect) -> None:
-        free = [told for told in going if told.runs is None]
+        free = [case for case in going if case.runs is None]
         self.planned += len(free)
-        numbers = [number for told in free for number in self._to_know(told)]
-        widest, what = max(((half_width(each.values), each.what) for each in numbers), default=(math.inf, ""))
+        numbers = [number for case in free for number in self._to_know(case)]
+        widest, what = max(
+            ((half_width(candidate.values), candidate.what) for candidate in numbers), default=(math.inf, "")
+        )
         awaited = None
         if math.isfinite(widest):
             awaited = LeastKnownMedian(
@@ -118,23 +120,23 @@ class Rounds:
 
     def _that_matter(self, readings: Sequence[Reading]) -> list[Reading]:
         headlines = [
-            each
-            for each in readings
-            if each.status == OK
-            and each.value is not None
-            and METRICS[each.metric].better != "neither"
-            and not any(name in each.params for name in _BESIDE)
+            reading
+            for reading in readings
+            if reading.status == OK
+            and reading.value is not None
+            and METRICS[reading.metric].better != "neither"
+            and not any(name in reading.params for name in _BESIDE)
         ]
         named = [
-            each
-            for each in headlines
-            if catalogue.find(self._benchmark, each.case, each.metric).quantity
-            and each.params.get("side") != "send"
+            headline
+            for headline in headlines
+            if catalogue.find(self._benchmark, headline.case, headline.metric).quantity
+            and headline.params.get("side") != "send"
         ]
         return named or headlines
 
-    def _to_know(self, told: _CaseProgress) -> list[_Number]:
-        return [self._number(test, sizes) for test, sizes in told.values.items()]
+    def _to_know(self, case: _CaseProgress) -> list[_Number]:
+        return [self._number(test, sizes) for test, sizes in case.values.items()]
 
     def _number(self, test: _Test, sizes: Mapping[int | None, Sequence[float]]) -> _Number:
         case, metric, _ = test

@@ -55,10 +55,10 @@ class Case:
     params: Mapping[str, str] = field(default_factory=dict)
 
 
-def cases_of_product(each: Sequence[tuple[str, Sequence[str]]], runs: int | None) -> list[Case]:
+def cases_of_product(placeholders: Sequence[tuple[str, Sequence[str]]], runs: int | None) -> list[Case]:
     """One case for every combination of the placeholders' values; its name joins the values."""
-    combinations = itertools.product(*(values for _, values in each))
-    names = [name for name, _ in each]
+    combinations = itertools.product(*(values for _, values in placeholders))
+    names = [name for name, _ in placeholders]
     return [
         Case(" ".join(combination), dict(zip(names, combination, strict=True)), runs)
         for combination in combinations
@@ -220,7 +220,7 @@ def sample_all(
             argv, log.folder / f"{raw}.out", log.folder / f"{raw}.err", timeout_s, pattern, stop
         )
         seconds = round(time.monotonic() - before, 6)
-        seen = join([(here, around.result()), *watchers.results()]) if around else {}
+        observed = join([(here, around.result()), *watchers.results()]) if around else {}
         made = Launch(
             id=number,
             argv=tuple(argv),
@@ -234,7 +234,7 @@ def sample_all(
             nodes=len(hosts),
             hosts=hosts,
             raw=f"{raw}.out",
-            **seen,
+            **observed,
         )
         log.append(made)
         done.append(made)

@@ -168,9 +168,9 @@ def ask(
         _UNWANTED,
         unless="Invalid job id specified",  # what it says of a single one that it does not know
     )
-    found = parse_squeue(out)
-    forgotten = [number for number in ids if number not in found]
-    return found | _ask_accounting(forgotten, where, stopped) if forgotten else found
+    jobs = parse_squeue(out)
+    forgotten = [number for number in ids if number not in jobs]
+    return jobs | _ask_accounting(forgotten, where, stopped) if forgotten else jobs
 
 
 def nodes(partition: str = "") -> dict[str, SlurmNode]:
@@ -181,13 +181,13 @@ def nodes(partition: str = "") -> dict[str, SlurmNode]:
     """
     of = [f"--partition={partition}"] if partition else ["--all"]
     out = answer(["sinfo", *of, "--noheader", "--Node", "--format=%N|%T|%E"], unwanted=_UNWANTED)
-    found = {}
+    by_name = {}
     for line in out.splitlines():
         name, _, rest = line.partition("|")
         state, _, reason = rest.partition("|")
         if state:
-            found[name] = SlurmNode(name, state, "" if reason.strip() == "none" else reason.strip())
-    return found
+            by_name[name] = SlurmNode(name, state, "" if reason.strip() == "none" else reason.strip())
+    return by_name
 
 
 def default_partition() -> str:

@@ -30,13 +30,13 @@ def settings(home: Path, platform: Path | None = None, file: Path | None = None)
     platform: a folder with a ``platform.xml``; those that its sets are initialised with are read, too.
     file: a JUBE file beside the suite's own.
     """
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for path in _files_with_settings(home, platform, file):
         named = path.relative_to(home) if path.is_relative_to(home) else path
         for text in texts(read_jube_file(path)):
             for name in _SETTING.findall(text):
-                found.setdefault(name.lower(), named.as_posix())
-    return found
+                files.setdefault(name.lower(), named.as_posix())
+    return files
 
 
 def default_of(platform: Path, name: str) -> str:

@@ -97,29 +97,33 @@ class RunWait:
 
     def ask(self, workpackages: Sequence[Workpackage]) -> None:
         """One question about all jobs whose end is not known; what was known stays where Slurm is silent."""
-        wanted = {each.number: job for each in workpackages if (job := _job_to_ask(each))}
+        wanted = {
+            workpackage.number: job for workpackage in workpackages if (job := _job_to_ask(workpackage))
+        }
         self.silent = ""
         for scheduler, cluster in dict.fromkeys((job.scheduler, job.cluster) for job in wanted.values()):
-            asked = {
+            jobs_there = {
                 number: job
                 for number, job in wanted.items()
                 if (job.scheduler, job.cluster) == (scheduler, cluster)
             }
             try:
-                answer = scheduler.ask({job.number for job in asked.values()}, cluster, self._has_no_time)
+                answer = scheduler.ask(
+                    {job.number for job in jobs_there.values()}, cluster, self._has_no_time
+                )
             except SchedulerUnavailable as words:
                 self.silent = f"{scheduler.NAME} does not answer, asking again: {words}"
                 continue
-            for number, job in asked.items():
+            for number, job in jobs_there.items():
                 if job.number in answer:
                     self.jobs[number] = answer[job.number]
                     self.unknown.discard(number)
                 else:
                     self.jobs.pop(number, None)
                     self.unknown.add(number)
-        for number, found in self.jobs.items():
-            self._never[number] = self._never.get(number, 0) + 1 if found.never_starts else 0
-            if not found.ended:
+        for number, job_state in self.jobs.items():
+            self._never[number] = self._never.get(number, 0) + 1 if job_state.never_starts else 0
+            if not job_state.ended:
                 self._settling.pop(number, None)
 
     def _has_no_time(self) -> bool:
@@ -135,10 +139,10 @@ class RunWait:
         if self.silent:
             return False
         return any(
-            not self.lives(each) or self._gives_up(each) or each.starts_nothing()
-            for each in workpackages
-            if each.is_open
-        ) or not any(each.is_open for each in workpackages)
+            not self.lives(workpackage) or self._gives_up(workpackage) or workpackage.starts_nothing()
+            for workpackage in workpackages
+            if workpackage.is_open
+        ) or not any(workpackage.is_open for workpackage in workpackages)
 
     def drive(self) -> bool:
         """Tell JUBE what it cannot see, and let it go on. False if that was not done to the end: somebody
@@ -149,16 +153,17 @@ class RunWait:
                 if (pid := jube.at_work(self.run)) is not None:
                     raise locks.LockHeld(f"process {pid} on this machine")
                 marked = []
-                for each in read_workpackages(self.run, WRITING_S):
-                    each.note_submission()
-                    self._void_marks_if_requeued(each)
-                    marked += [each] if self._mark(each) else []
+                for workpackage in read_workpackages(self.run, WRITING_S):
+                    workpackage.note_submission()
+                    self._void_marks_if_requeued(workpackage)
+                    marked += [workpackage] if self._mark(workpackage) else []
                 whole = self._continue(lock.descriptor)
-                for each in marked:
-                    if each.done:  # just before its job was ended
-                        (each.folder / REASON).unlink(missing_ok=True)
-                    elif each.is_open:  # no error file, or not where it was looked for: JUBE's own mark
-                        write_whole(each.folder / "error", each.recorded_reason() + "\n")
+                for workpackage in marked:
+                    if workpackage.done:  # just before its job was ended
+                        (workpackage.folder / REASON).unlink(missing_ok=True)
+                    elif workpackage.is_open:
+                        # it has no error file, or another one than JUBE looks for: JUBE's own mark
+                        write_whole(workpackage.folder / "error", workpackage.recorded_reason() + "\n")
         except locks.LockHeld as who:
             self.busy = f"JUBE is working on this run for somebody else ({who})"
             return False
@@ -166,7 +171,7 @@ class RunWait:
 
     def rows(self, workpackages: Sequence[Workpackage]) -> list[WorkpackageRow]:
         """The workpackages with what is known of their jobs."""
-        return [row_of(each, self.jobs.get(each.number)) for each in workpackages]
+        return [row_of(workpackage, self.jobs.get(workpackage.number)) for workpackage in workpackages]
 
     def show(self, workpackages: Sequence[Workpackage]) -> None:
         """The table, or what has changed."""
@@ -197,9 +202,9 @@ class RunWait:
                     partial.write_bytes(state)
             return False
         if code:
-            said = read_bytes(self.run / LOG)[place:].decode(errors="replace").strip().splitlines()
-            told = "\n".join(said[-5:])
-            raise CommandFailed(f"jube {' '.join(words)} failed ({self.run / LOG}):\n{told}")
+            lines = read_bytes(self.run / LOG)[place:].decode(errors="replace").strip().splitlines()
+            tail = "\n".join(lines[-5:])
+            raise CommandFailed(f"jube {' '.join(words)} failed ({self.run / LOG}):\n{tail}")
         return True
 
     def _void_marks_if_requeued(self, workpackage: Workpackage) -> None:
@@ -240,9 +245,9 @@ class RunWait:
         if job is not None and not job.ended:
             if not self._gives_up(workpackage):
                 return ""
-            asked = workpackage.batch_job() or BatchJob(job.id)
+            batch_job = workpackage.batch_job() or BatchJob(job.id)
             try:
-                asked.scheduler.cancel(job.id, asked.cluster)
+                batch_job.scheduler.cancel(job.id, batch_job.cluster)
             except SchedulerUnavailable as words:
                 return f"failed: job {job.id} can never start ({job.reason}), and is still queued: {words}"
             return f"failed: job {job.id} could never start ({job.reason}), so it was cancelled"
@@ -287,7 +292,7 @@ class RunWait:
     def rest(self, workpackages: Sequence[Workpackage], seconds: float) -> bool:
         """Sleep until it is time to ask again, or a stop; shorter, and True, where a job says meanwhile by
         its done file that it is done: Slurm is to be asked seldom, a file may be looked at often."""
-        files = [each.told_by("done_file") for each in workpackages if each.is_open]
+        files = [workpackage.told_by("done_file") for workpackage in workpackages if workpackage.is_open]
         awaited = [file for file in files if file is not None and not _is_there(file)]
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self.stop.wait(min(left, LOOK_S)):
@@ -320,11 +325,19 @@ def wait_for(
         wait.show(workpackages)
         if stop.number is not None:
             return Ending.STOPPED, wait.rows(workpackages)
-        if driven and not any(each.is_open or (each.failed and wait.lives(each)) for each in workpackages):
+        if driven and not any(
+            workpackage.is_open or (workpackage.failed and wait.lives(workpackage))
+            for workpackage in workpackages
+        ):
             return Ending.ALL_ENDED, wait.rows(workpackages)
         if time.monotonic() >= deadline:
             return Ending.GAVE_UP, wait.rows(workpackages)
-        now = repr([(each.number, each.state(), wait.jobs.get(each.number)) for each in workpackages])
+        now = repr(
+            [
+                (workpackage.number, workpackage.state(), wait.jobs.get(workpackage.number))
+                for workpackage in workpackages
+            ]
+        )
         soon = now != before or wait.settling() or said_done
         interval = patience.least_s if soon else interval * _GROWTH
         before, interval = now, min(interval, patience.most_s)
@@ -372,9 +385,11 @@ def _record(workpackage: Workpackage, status: str, nodes: str = "") -> None:
 
 def verdict(workpackages: Sequence[Workpackage]) -> int:
     """The exit code for workpackages that have ended: what is unavailable here is no failure."""
-    failed = [each for each in workpackages if not each.done and not each.unavailable]
+    failed = [
+        workpackage for workpackage in workpackages if not workpackage.done and not workpackage.unavailable
+    ]
     if failed or not workpackages:
-        return EXIT_PARTLY if any(each.done for each in workpackages) else EXIT_NOTHING
+        return EXIT_PARTLY if any(workpackage.done for workpackage in workpackages) else EXIT_NOTHING
     return 0
 
 
@@ -382,15 +397,17 @@ def missing(error: FileNotFoundError) -> str:
     """What to do about a program that is not there."""
     if error.filename == "jube":
         return "jube is not installed: `npc doctor` says how to get it here"
-    if theirs := " or ".join(each.NAME for each in KNOWN if error.filename in each.COMMANDS):
+    if theirs := " or ".join(scheduler.NAME for scheduler in KNOWN if error.filename in scheduler.COMMANDS):
         return f"{error.filename} is not here: wait where {theirs}'s commands are, such as the login node"
     return f"{error.filename}: {error.strerror}"
 
 
 def summary(workpackages: Sequence[Workpackage], ending: Ending, run: Path) -> str:
     """One line: how many ended how, and what to do next."""
-    counts = Counter("unavailable" if each.unavailable else each.state() for each in workpackages)
-    told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    counts = Counter(
+        "unavailable" if workpackage.unavailable else workpackage.state() for workpackage in workpackages
+    )
+    parts = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     if ending is Ending.ALL_ENDED:
-        return f"{told}; now: npc records collect {run}"
-    return f"{told}; {ending.value}: the jobs go on, and so does: npc records wait {run}"
+        return f"{parts}; now: npc records collect {run}"
+    return f"{parts}; {ending.value}: the jobs go on, and so does: npc records wait {run}"

@@ -130,8 +130,8 @@ class Workpackage:
         if self.parameters.get("tasks") != "0":
             return ""
         names = ("nodes", "taskspernode", "threadspertask")
-        told = ", ".join(f"{name} {self.parameters[name]}" for name in names if name in self.parameters)
-        how = f"its tasks is 0 for {told}; in platform.xml it has to be $nodes * $taskspernode"
+        given = ", ".join(f"{name} {self.parameters[name]}" for name in names if name in self.parameters)
+        how = f"its tasks is 0 for {given}; in platform.xml it has to be $nodes * $taskspernode"
         return f"failed: the platform would start 0 processes: {how}"
 
     def progress(self) -> Progress:
@@ -149,9 +149,9 @@ class Workpackage:
 
     def launches_folder(self) -> Path | None:
         """Where its launches are, or will be once the job has described its node; None before that."""
-        found = sorted(path.parent for path in (self.folder / "work").glob(f"*/{LAUNCHES}"))
+        folders = sorted(path.parent for path in (self.folder / "work").glob(f"*/{LAUNCHES}"))
         described = (self.folder / "work" / "environment.json").exists()
-        return found[-1] if found else self.folder / "work/launches" if described else None
+        return folders[-1] if folders else self.folder / "work/launches" if described else None
 
     def pending_do(self) -> DoCommand | None:
         """The ``<do>`` that was started last; None before the first, and where the steps are not known."""
@@ -180,7 +180,7 @@ class Workpackage:
             text = read_text(self.folder / "work" / stdout, "replace")
         except OSError:
             return None
-        submits = "\n".join(self._evaluate(each.command) or "" for each in ([do] if do else self.dos))
+        submits = "\n".join(self._evaluate(command.command) or "" for command in ([do] if do else self.dos))
         for scheduler in KNOWN:
             if job := scheduler.submitted(text, submits):
                 return BatchJob(*job, scheduler)
@@ -226,8 +226,8 @@ class Workpackage:
 
     def asked_nodes(self) -> int:
         """How many nodes it asks for: one where its platform does not say."""
-        asked = self.parameters.get("nodes", "")
-        return int(asked) if asked.isdecimal() and int(asked) else 1
+        text = self.parameters.get("nodes", "")
+        return int(text) if text.isdecimal() and int(text) else 1
 
     def given_hosts(self) -> tuple[str, ...]:
         """The nodes that its job had, as far as that was noted at its end."""
@@ -244,9 +244,9 @@ class Workpackage:
             return nothing
         if self.done:
             return "failed: its job ended, but made no launches: has the platform's job script #MEASUREMENT#?"
-        told = self.recorded_reason()
-        if told:
-            return told
+        recorded = self.recorded_reason()
+        if recorded:
+            return recorded
         words = self.last_words()
         if not words and self.failed:
             words = last_words(self.folder / "error") or "JUBE says error, without a reason"
@@ -300,12 +300,14 @@ def _read_workpackages(run: Path) -> list[Workpackage]:
     except (OSError, ValueError) as error:  # a workpackage's id that is no number
         raise NoRun(f"{run / WORKPACKAGES}: {error}") from None
     steps = _read_steps(run)
-    found = []
+    workpackages = []
     for number, element in sorted(elements.items()):
         step = (element.findtext("step") or "").strip()
         parameters = _parameters(number, elements)
-        found.append(Workpackage(_folder(run, number, step), number, step, parameters, steps.get(step, ())))
-    return found
+        workpackages.append(
+            Workpackage(_folder(run, number, step), number, step, parameters, steps.get(step, ()))
+        )
+    return workpackages
 
 
 def _folder(run: Path, number: int, step: str) -> Path:

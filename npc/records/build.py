@@ -54,14 +54,14 @@ def records_of(launch: Launch, readings: Iterable[Reading], origin: Origin, raw:
 
 def _energy(launch: Launch, readings: Sequence[Reading]) -> Iterator[Reading]:
     """Joules and watts of a whole launch that worked, on all its nodes together, where they are known."""
-    told = launch.energy or {}
-    if "joules" not in told or launch.status != OK:
+    energy = launch.energy or {}
+    if "joules" not in energy or launch.status != OK:
         return
-    cases = {each.case for each in readings}
+    cases = {reading.case for reading in readings}
     case = cases.pop() if len(cases) == 1 else launch.case or tool_of(launch.argv)
-    joules, seconds = told["joules"], told["seconds"]
+    joules, seconds = energy["joules"], energy["seconds"]
     watts = sum(joules[host] / seconds[host] for host in joules)
-    params = {ENERGY_SOURCE: str(told["source"])}
+    params = {ENERGY_SOURCE: str(energy["source"])}
     yield Reading(case, "energy", float(sum(joules.values())), None, params=params)
     yield Reading(case, "power", watts, None, params=params)
 
@@ -70,11 +70,15 @@ def _goodput(launch: Launch, readings: Sequence[Reading]) -> Iterator[Reading]:
     """What arrived of the rates that only a sender counts, where the launch tells the part that did."""
     if RECEIVED not in launch.params:
         return
-    told = {each.metric for each in readings if each.params.get("side") != "send"}
-    for each in readings:
-        if each.value is not None and each.params.get("side") == "send" and each.metric not in told:
-            params = {name: text for name, text in each.params.items() if name != "side"}
-            yield replace(each, value=each.value * float(launch.params[RECEIVED]), params=params)
+    received = {reading.metric for reading in readings if reading.params.get("side") != "send"}
+    for reading in readings:
+        if (
+            reading.value is not None
+            and reading.params.get("side") == "send"
+            and reading.metric not in received
+        ):
+            params = {name: text for name, text in reading.params.items() if name != "side"}
+            yield replace(reading, value=reading.value * float(launch.params[RECEIVED]), params=params)
 
 
 def unread(launch: Launch, reason: str = "nothing in the output that could be read") -> Reading:
@@ -117,11 +121,11 @@ def _record(launch: Launch, reading: Reading, origin: Origin, raw: str) -> Recor
         if (name != INTERFACE or over_sockets) and not repeats_size(name, text, size)
     }
     status = reading.status
-    asked = launch.params.get("ranks")
+    wanted = launch.params.get("ranks")
     ran = int(params.get("ranks", 0)) + int(params.get("waiting", 0))
-    if asked and status == OK and str(ran) != asked:
+    if wanted and status == OK and str(ran) != wanted:
         # The launcher of one MPI with the library of another starts every process as a world of its own.
-        status = f"invalid: {ran} MPI ranks ran, {asked} were asked for"
+        status = f"invalid: {ran} MPI ranks ran, {wanted} were asked for"
     return Record.of(
         replace(reading, size=size, status=status, params=params),
         time=launch.started,

@@ -193,15 +193,15 @@ class History:
     def points(self, since: str = "") -> Iterator[HistoryRow]:
         """What judging needs of all rows, by series and night, of nights that began at `since` or later."""
         cache = self._refreshed()
-        series = {number: each for each, number in _numbers(cache).items()}
+        series = {number: key for key, number in _numbers(cache).items()}
         hosts: dict[str, tuple[str, ...]] = {"": ()}
-        found = cache.execute(
+        rows = cache.execute(
             "SELECT series, night, time, value, status, hosts, again, disturbed FROM entry WHERE ? = ''"
             " OR night IN (SELECT night FROM entry GROUP BY night HAVING MIN(time) >= ?)"
             " ORDER BY series, night, time",
             (since, since),
         )
-        for number, night, time, value, status, where, again, disturbed in found:
+        for number, night, time, value, status, where, again, disturbed in rows:
             if where not in hosts:
                 hosts[where] = tuple(where.split(";"))
             yield HistoryRow(series[number], night, time, value, status, hosts[where], bool(again), disturbed)
@@ -209,27 +209,27 @@ class History:
     def places(self) -> list[LastMeasured]:
         """Where the benchmarks ran, and when last: of each group of hosts its last usable record, and its
         last one without use."""
-        found = self._refreshed().execute(
+        rows = self._refreshed().execute(
             "SELECT benchmark, hosts, MAX(night), status FROM entry JOIN series ON series.id = series"
             " WHERE again = 0 AND hosts != '' GROUP BY benchmark, hosts, status = 'ok'"
         )  # SQLite takes the status from the row with the largest night (lang_select, "bare columns")
         return [
-            LastMeasured(name, tuple(hosts.split(";")), night, status) for name, hosts, night, status in found
+            LastMeasured(name, tuple(hosts.split(";")), night, status) for name, hosts, night, status in rows
         ]
 
     def nights(self) -> list[Night]:
         """All nights of all platforms in the folder, the oldest first."""
-        found = self._refreshed().execute(
+        rows = self._refreshed().execute(
             "SELECT night, platform, MIN(time), MAX(time), COUNT(*), MIN(file) FROM entry"
             " JOIN series ON series.id = series GROUP BY night, platform"
         )
-        return sorted(map(Night._make, found), key=lambda night: (night.begun, night.run))
+        return sorted(map(Night._make, rows), key=lambda night: (night.begun, night.run))
 
     @property
     def problems(self) -> list[str]:
         """Rows that cannot be true, each as ``file:line: reason``; they hide no others."""
-        found = self._refreshed().execute("SELECT file, line, reason FROM problem ORDER BY file, line")
-        return [f"{self.folder / name}:{line}: {reason}" for name, line, reason in found]
+        rows = self._refreshed().execute("SELECT file, line, reason FROM problem ORDER BY file, line")
+        return [f"{self.folder / name}:{line}: {reason}" for name, line, reason in rows]
 
     def files(self) -> list[Path]:
         """The files, the oldest month first; none where there is no such folder."""
@@ -292,7 +292,7 @@ class History:
     def _index(self, cache: sqlite3.Connection, path: Path) -> None:
         numbers = _numbers(cache)
         #: What a record says of its series → the number of that.
-        told: dict[tuple[object, ...], int] = {}
+        known: dict[tuple[object, ...], int] = {}
         entries, problems = [], []
         for start, line, record in _rows(path):
             if isinstance(record, str):
@@ -302,15 +302,15 @@ class History:
                 record.platform, record.benchmark, record.case, record.metric, record.size, record.nodes,
                 tuple(record.params.items()),
             )  # fmt: skip
-            if tells not in told:
+            if tells not in known:
                 series = Series.of(record)
                 if series not in numbers:
                     added = cache.execute("INSERT INTO series VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", series)
                     numbers[series] = int(added.lastrowid or 0)
-                told[tells] = numbers[series]
+                known[tells] = numbers[series]
             entries.append(
                 (
-                    told[tells], record.run, record.time, path.name, start, record.value, record.status,
+                    known[tells], record.run, record.time, path.name, start, record.value, record.status,
                     ";".join(record.hosts), REMEASURED in record.params, share_taken(record),
                 )
             )  # fmt: skip

@@ -63,7 +63,7 @@ class PartProgress:
     part: Part
     measured: bool = False
     exit: int | None = None
-    kept: bool = False
+    in_history: bool = False
     costs: dict[str, tuple[float, int]] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
 
@@ -132,11 +132,11 @@ def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
         progress = night.parts[line["part"]]
         progress.measured = True
         progress.exit = line.get("exit", progress.exit)
-        progress.kept = progress.kept or event == "kept"
+        progress.in_history = progress.in_history or event == "kept"
         progress.costs |= {name: (float(s), int(n)) for name, (s, n) in line.get("costs", {}).items()}
         progress.unmeasured |= line.get("unmeasured", {})
     elif event == "lost":
-        night.lost.update({str(node): str(seen) for node, seen in line["nodes"].items()})
+        night.lost.update({str(node): str(reason) for node, reason in line["nodes"].items()})
     elif event == "postponed":
         night.postponed = tuple(line["benchmarks"])
     elif event in ("judged", "ended"):

@@ -271,11 +271,11 @@ def read_launches(folder: Path) -> Launches:
         header = msgspec.convert(parse_json(lines[0]), _Header)
         expected = _Expected(header.planned)
         for number, line in enumerate(lines[1:], 2):
-            told = parse_json(line)
-            if isinstance(told, dict) and "planned" in told:
-                expected = msgspec.convert(told, _Expected)
+            decoded = parse_json(line)
+            if isinstance(decoded, dict) and "planned" in decoded:
+                expected = msgspec.convert(decoded, _Expected)
             else:
-                launches.append(_launch(told))
+                launches.append(_launch(decoded))
     except (ValueError, msgspec.ValidationError) as error:
         raise InvalidFile(f"{path}:{number}: not a launch: {error}") from None
     planned, awaited = expected.planned, expected.awaited

@@ -136,11 +136,11 @@ def parse_document(text: str | bytes) -> dict[str, Any]:
 
 def part_of(document: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
     """The part under `key`; None where there is none. Raises ValueError for one that is not whole."""
-    found = document.get(key)
-    if not found:
+    part = document.get(key)
+    if not part:
         return None
     try:
-        return msgspec.convert(found, kind, str_keys=True)
+        return msgspec.convert(part, kind, str_keys=True)
     except msgspec.ValidationError as error:
         raise InvalidFile(f"{key}: {error}") from None
 

@@ -55,6 +55,6 @@ def failed(
 
     One that begins with ``unavailable: `` is the status: the program itself says what it lacks.
     """
-    told = " ".join(reason.split())[:200]
-    status = told if told.startswith("unavailable: ") else f"failed: {told}"
+    words = " ".join(reason.split())[:200]
+    status = words if words.startswith("unavailable: ") else f"failed: {words}"
     return Reading(case, metric, None, size, status, params or {})

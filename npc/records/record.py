@@ -161,16 +161,16 @@ def _params(cell: str) -> Mapping[str, str]:
     params = parse_json(cell) if cell else {}
     if not isinstance(params, dict):
         raise ValueError("not a JSON object")
-    found = {str(key): str(value) for key, value in params.items()}
-    for name in _NUMBERS.keys() & found.keys():
-        if name == "communicator" and "layer" not in found:
+    texts = {str(key): str(value) for key, value in params.items()}
+    for name in _NUMBERS.keys() & texts.keys():
+        if name == "communicator" and "layer" not in texts:
             continue  # of threads in ``patterns``: shared, or one each
         try:
-            if not 0 <= _NUMBERS[name](found[name]) < _MOST:
+            if not 0 <= _NUMBERS[name](texts[name]) < _MOST:
                 raise ValueError
         except ValueError:
-            raise InvalidRecord(f"column params: {name}: {found[name]!r} is no such number") from None
-    return found
+            raise InvalidRecord(f"column params: {name}: {texts[name]!r} is no such number") from None
+    return texts
 
 
 #: How the cells that are no text are read, and what has to be in them.
@@ -215,6 +215,6 @@ def read_csv(path: Path) -> Iterator[Record]:
                 if cells:
                     yield from_row(dict(zip_longest(header, cells[: len(header)], fillvalue="")))
         except (InvalidRecord, csv.Error, UnicodeDecodeError) as error:
-            said = "no text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            problem = "no text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
             line = f":{reader.line_num}" if reader.line_num else ""
-            raise InvalidRecord(f"{path}{line}: {said} ({_MEND})") from None
+            raise InvalidRecord(f"{path}{line}: {problem} ({_MEND})") from None

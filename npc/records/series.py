@@ -118,10 +118,10 @@ def placement(params: Mapping[str, str]) -> dict[str, str]:
 
 def circumstances(record: Record) -> dict[str, str]:
     """Where a record was measured and what was seen; of LIKWID also the kernel's variant, as ``kernel``."""
-    found = {name: text for name, text in record.params.items() if role(name) == "circumstance"}
+    texts = {name: text for name, text in record.params.items() if role(name) == "circumstance"}
     if neutral_case(record.benchmark, record.case) != record.case:
-        found["kernel"] = record.case
-    return found
+        texts["kernel"] = record.case
+    return texts
 
 
 def neutral_case(benchmark: str, case: str) -> str:
@@ -187,11 +187,11 @@ class Series(NamedTuple):
         params: Mapping[str, str],
     ) -> Series:
         """The series of what a record has in these columns."""
-        asked = {name: text for name, text in identity(params).items() if not repeats_size(name, text, size)}
+        own = {name: text for name, text in identity(params).items() if not repeats_size(name, text, size)}
         if benchmark == "likwid" and _SINGLE.search(case):
-            asked.setdefault("precision", "single")
+            own.setdefault("precision", "single")
         test = neutral_case(benchmark, case)
-        return cls(platform, benchmark, test, metric, size, nodes, json.dumps(asked, sort_keys=True))
+        return cls(platform, benchmark, test, metric, size, nodes, json.dumps(own, sort_keys=True))
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Series:

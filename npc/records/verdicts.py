@@ -142,9 +142,9 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
         nights = f"{self.within} nights" if self.within > 1 else "night"
         counted = f"{self.measured} of {self.nodes} nodes measured in the last {nights}"
         reasons: dict[str, list[str]] = {}
-        for each in self.unmeasured:
-            last = "" if each.last else ", never measured"
-            reasons.setdefault(f"{each.why}{last}", []).append(each.node)
+        for unmeasured in self.unmeasured:
+            last = "" if unmeasured.last else ", never measured"
+            reasons.setdefault(f"{unmeasured.why}{last}", []).append(unmeasured.node)
         return [counted, *(f"not measured: {several(nodes, NAMED)}: {why}" for why, nodes in reasons.items())]
 
 
@@ -195,10 +195,10 @@ class PairMatrix(msgspec.Struct, frozen=True, kw_only=True):
         if not self.slow:
             return f"{among}: none is slower than the others now ({self.pairs} measurements)"
         return f"{among}: " + "; ".join(
-            f"{each.whom} "
-            + ("does not answer" if each.slowdown is None else f"{each.slowdown:.1%} slower")
-            + f" ({each.evidence})"
-            for each in self.slow
+            f"{suspect.whom} "
+            + ("does not answer" if suspect.slowdown is None else f"{suspect.slowdown:.1%} slower")
+            + f" ({suspect.evidence})"
+            for suspect in self.slow
         )
 
 
@@ -346,9 +346,9 @@ def read_night(path: Path) -> NightDocument:
     """A night's verdict. Raises OSError, and `npc.files.InvalidFile` that names the file and the field."""
     with valid(path):
         document = parse_json(read_bytes(path))
-        found = document.get("schema") if isinstance(document, dict) else None
-        if found != SCHEMA:
-            raise ValueError(f"no verdict of schema {SCHEMA}: {found!r}; npc night run writes it")
+        schema = document.get("schema") if isinstance(document, dict) else None
+        if schema != SCHEMA:
+            raise ValueError(f"no verdict of schema {SCHEMA}: {schema!r}; npc night run writes it")
         night = msgspec.convert(document, NightDocument)
         for series in night.series:
             _ = series.key

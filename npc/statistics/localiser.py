@@ -171,7 +171,7 @@ def one_ended(
 
 def slow_partners(values: Floats, partners: Integers, limit: float) -> int:
     """With how many partners a node is as slow as `limit`, whatever the number of readings with each."""
-    return sum(float(np.median(values[partners == each])) <= limit for each in np.unique(partners))
+    return sum(float(np.median(values[partners == partner])) <= limit for partner in np.unique(partners))
 
 
 class Localiser:
@@ -273,7 +273,7 @@ class Localiser:
         error = np.sqrt(noise.sigma**2 * (1 / readings + 1 / np.maximum(noise.readings, 1.0)) + spread)
         z = np.minimum(normal_score(delta / error, freedom), np.sqrt(np.maximum(2 * ratio, 0.0)))
         fields = (field.tolist() for field in (delta, error, z, freedom))
-        return [Effect(*each) for each in zip(*fields, strict=True)]
+        return [Effect(*row) for row in zip(*fields, strict=True)]
 
 
 def most_explained(active: Integers) -> Floats:

@@ -61,7 +61,7 @@ def order_statistic_rank(n: int, level: float = LEVEL) -> tuple[int, float] | No
 @cache
 def _looked_at(level: float) -> tuple[tuple[int, float] | None, ...]:
     """By n the rank under looking and what the sequence up to there covers, of n = 0 … `MOST_LOOKS`."""
-    found: list[tuple[int, float] | None] = [None]
+    looks: list[tuple[int, float] | None] = [None]
     walks = [1]  # by the number of samples below the median: walks that have never left the band, of 2^n
     k = 0
     for n in range(1, MOST_LOOKS + 1):
@@ -69,8 +69,8 @@ def _looked_at(level: float) -> tuple[tuple[int, float] | None, ...]:
         while k < n // 2 and sum(walks[k + 1 : n - k]) >= level * 2**n:
             k += 1
         walks = [ways if k <= below <= n - k else 0 for below, ways in enumerate(walks)]
-        found.append((k, sum(walks) / 2**n) if k else None)
-    return tuple(found)
+        looks.append((k, sum(walks) / 2**n) if k else None)
+    return tuple(looks)
 
 
 def summarise(values: Sequence[float], level: float = LEVEL) -> Summary:

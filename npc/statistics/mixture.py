@@ -92,13 +92,13 @@ def improved(readings: Floats, member: Integers, noise: SeriesNoise) -> SeriesNo
     variance = np.bincount(member, weight * (readings - location[member]) ** 2, groups) / (total - 1)
     count = np.bincount(member, minlength=groups)
     fraction = (count - total + OUTLIERS * OUTLIERS_SEEN_IN) / (count + OUTLIERS_SEEN_IN)
-    found = (
+    fitted = (
         location,
         np.maximum(np.sqrt(variance), MIN_NOISE),
         np.clip(fraction, 0.0, MOST_OUTLIERS),
         total,
     )
-    return SeriesNoise(*(np.where(enough, now, before) for now, before in zip(found, noise, strict=True)))
+    return SeriesNoise(*(np.where(enough, now, before) for now, before in zip(fitted, noise, strict=True)))
 
 
 def fit_noises(readings: Floats, member: Integers, start: SeriesNoise, steps: int = 20) -> SeriesNoise:
@@ -196,16 +196,16 @@ def slowdowns(residual: Floats, member: Integers, noise: SeriesNoise, steps: int
     lower, middle, upper = (
         np.nan_to_num(quantile_by(member, residual, groups, q)) for q in (0.25, 0.5, 0.75)
     )
-    found = shifts(residual, member, -middle, noise, steps)
+    best = shifts(residual, member, -middle, noise, steps)
     # What is grossly slow may scatter more than what is healthy, and the median then lies between its
     # values: from the upper quartile too, where the fault alone shows.
     scattered = (upper - lower > SCATTERED * noise.sigma) & (upper < -SCATTERED * noise.sigma)
     if scattered.any():
         mine = scattered[member]
         other = shifts(residual[mine], member[mine], -upper, noise, steps)
-        better = scattered & (other.ratio > found.ratio)
-        found = Shifts(*(np.where(better, new, old) for new, old in zip(other, found, strict=True)))
-    return found
+        better = scattered & (other.ratio > best.ratio)
+        best = Shifts(*(np.where(better, new, old) for new, old in zip(other, best, strict=True)))
+    return best
 
 
 def quantiles(values: Floats, member: Integers, groups: int, *shares: float) -> list[Floats]:

@@ -42,23 +42,27 @@ def trimmed_mean(values: Sequence[float]) -> Input:
     ordered = sorted(values)
     n = len(ordered)
     cut = int(_TRIMMED * n)
-    kept = ordered[cut : n - cut]
-    mean = sum(kept) / len(kept)
+    middle_part = ordered[cut : n - cut]
+    mean = sum(middle_part) / len(middle_part)
     if n == 1:
         return Input(mean, math.nan, 0)
-    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
+    winsorised = [middle_part[0]] * cut + middle_part + [middle_part[-1]] * cut
     middle = sum(winsorised) / n
     squares = sum((value - middle) ** 2 for value in winsorised)
-    return Input(mean, squares / (len(kept) * (len(kept) - 1)), len(kept) - 1)
+    return Input(mean, squares / (len(middle_part) * (len(middle_part) - 1)), len(middle_part) - 1)
 
 
 def pooled(inputs: Sequence[Input]) -> list[Input]:
     """The inputs, those without a variance with the mean one of the others; 0 where none has any."""
-    known = [each for each in inputs if each.dof > 0]
-    dof = sum(each.dof for each in known)
+    known = [measured for measured in inputs if measured.dof > 0]
+    dof = sum(measured.dof for measured in known)
     # of one value: those of the others are of means
-    variance = sum(each.dof * each.variance * (each.dof + 1) for each in known) / dof if known else 0.0
-    return [each if each.dof > 0 else Input(each.value, variance, dof) for each in inputs]
+    variance = (
+        sum(measured.dof * measured.variance * (measured.dof + 1) for measured in known) / dof
+        if known
+        else 0.0
+    )
+    return [measured if measured.dof > 0 else Input(measured.value, variance, dof) for measured in inputs]
 
 
 def derivatives(function: Callable[[Floats], Floats], at: Floats) -> Floats:
@@ -66,8 +70,8 @@ def derivatives(function: Callable[[Floats], Floats], at: Floats) -> Floats:
     import numpy as np
 
     steps = _STEP * np.eye(len(at))
-    found: Floats = (function(at + steps) - function(at - steps)).T / (2 * _STEP)
-    return found
+    slopes: Floats = (function(at + steps) - function(at - steps)).T / (2 * _STEP)
+    return slopes
 
 
 def effective_dof(parts: Floats, dof: Floats) -> float:

@@ -36,7 +36,7 @@ def all_rules() -> list[Rule]:
     """All rules, those that invalidate before those that note, by name."""
     for module in pkgutil.iter_modules(rules.__path__):
         importlib.import_module(f"npc.validity.rules.{module.name}")
-    return sorted(RULES.values(), key=lambda each: (each.level, each.name))
+    return sorted(RULES.values(), key=lambda rule: (rule.level, rule.name))
 
 
 def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[Violation]:
@@ -51,21 +51,21 @@ def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[V
         if record.value is not None and (record.ok or record.status.startswith(INVALID))
     }
     usable = {place for place in doubtful if records[place].ok}
-    found: list[Violation] = []
-    for each in all_rules():
-        places = sorted(doubtful if each.level == "invalid" else usable)
+    violations: list[Violation] = []
+    for rule in all_rules():
+        places = sorted(doubtful if rule.level == "invalid" else usable)
         chosen = [records[place] for place in places]
         try:
             of_rule = [
-                Violation(each, places[place], reason) for place, reason in each.judge(chosen, circumstances)
+                Violation(rule, places[place], reason) for place, reason in rule.judge(chosen, circumstances)
             ]
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-            text = f"the rule {each.name} cannot read an environment.json or launches.jsonl of these records"
+            text = f"the rule {rule.name} cannot read an environment.json or launches.jsonl of these records"
             raise InvalidFile(f"{text}, which npc has not written so: {error!r}") from error
-        found += of_rule
-        if each.level == "invalid":
+        violations += of_rule
+        if rule.level == "invalid":
             usable -= {finding.place for finding in of_rule}
-    return sorted(found, key=lambda finding: finding.place)
+    return sorted(violations, key=lambda finding: finding.place)
 
 
 def grouped(records: Sequence[Record], findings: Sequence[Violation]) -> list[list[Violation]]:

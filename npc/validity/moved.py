@@ -56,7 +56,7 @@ def notable_increases(moved: Mapping[str, Mapping[str, int]] | None) -> list[Cou
     All but a few losses (RDMA loses nothing in a sound network; elsewhere `LOST` of the packets are told) and
     a busy port's usual waiting.
     """
-    found = []
+    increases = []
     for host, counters in (moved or {}).items():
         for name, by in counters.items():
             means, owner = meaning(name), name.partition(" ")[0]
@@ -73,13 +73,13 @@ def notable_increases(moved: Mapping[str, Mapping[str, int]] | None) -> list[Cou
                 continue
             if name.endswith("port_xmit_wait"):
                 if by >= WAITED * counters.get(f"{owner} port_xmit_data", 0):
-                    found.append(CounterIncrease(host, name, by, means))
+                    increases.append(CounterIncrease(host, name, by, means))
             elif means == "loss" and "/" not in owner:
                 if packets >= FEWEST and by >= LOST * packets:
-                    found.append(CounterIncrease(host, name, by, means, packets))
+                    increases.append(CounterIncrease(host, name, by, means, packets))
             else:
-                found.append(CounterIncrease(host, name, by, means))
-    return sorted(found, key=lambda each: _GRAVE_FIRST.index(each.means))
+                increases.append(CounterIncrease(host, name, by, means))
+    return sorted(increases, key=lambda increase: _GRAVE_FIRST.index(increase.means))
 
 
 class DuringLaunch(NamedTuple):
@@ -91,9 +91,9 @@ class DuringLaunch(NamedTuple):
 
 def of_mark(mark: str) -> list[CounterIncrease]:
     """The counters of a record's mark, ``n07 mlx5_0/1 symbol_error 412; …``."""
-    found = re.findall(r"(?:^|; )(\S+) (\S+ \S+) (\d+)(?=;|$)", mark)
+    matches = re.findall(r"(?:^|; )(\S+) (\S+ \S+) (\d+)(?=;|$)", mark)
     return [
-        CounterIncrease(host, name, int(by), means) for host, name, by in found if (means := meaning(name))
+        CounterIncrease(host, name, int(by), means) for host, name, by in matches if (means := meaning(name))
     ]
 
 
@@ -104,27 +104,27 @@ def evidence(nodes: Collection[str], launches: Iterable[DuringLaunch], link: boo
     in all launches with one of the nodes (of a link with both), where they are `MORE_OFTEN` than in others.
     """
     mine, others = list[DuringLaunch](), list[DuringLaunch]()
-    for each in launches:
-        at = set(nodes).intersection(each.hosts)
-        (mine if (at == set(nodes) if link else at) else others).append(each)
-    seen, times = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for launch in launches:
+        at = set(nodes).intersection(launch.hosts)
+        (mine if (at == set(nodes) if link else at) else others).append(launch)
+    errors, times = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     with_it, without = Counter[str](), Counter[str]()
-    for each in mine:
-        for moved in each.moved:
+    for launch in mine:
+        for moved in launch.moved:
             if moved.means in ("loss", "congestion"):
                 with_it[moved.name.rpartition(" ")[2]] += moved.by
             elif moved.host in nodes:
-                seen[moved.host, moved.name] += moved.by
+                errors[moved.host, moved.name] += moved.by
                 times[moved.host, moved.name] += 1
-    for each in others:
-        without.update({moved.name.rpartition(" ")[2]: moved.by for moved in each.moved})
-    said = [
+    for launch in others:
+        without.update({moved.name.rpartition(" ")[2]: moved.by for moved in launch.moved})
+    sentences = [
         f"{host}: {name} {by} in {times[host, name]} launch{'es' * (times[host, name] > 1)}"
-        for (host, name), by in seen.most_common(MOST_NAMED)
+        for (host, name), by in errors.most_common(MOST_NAMED)
     ]
-    said += [
+    sentences += [
         f"{name} {by} in {len(mine)} launches with it, {without[name]} in {len(others)} without"
         for name, by in with_it.most_common(MOST_NAMED)
         if by * len(others) >= MORE_OFTEN * without[name] * len(mine)
     ]
-    return "; ".join(said[:MOST_NAMED])
+    return "; ".join(sentences[:MOST_NAMED])

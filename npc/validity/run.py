@@ -34,12 +34,12 @@ def judge_run(run: Path, records: Sequence[Record], platform: Platform | None) -
     """The records of a run; those that a rule catches are ``invalid: …``; disturbed ones are marked, and
     those of programs whose arrays caches may hold, and those beside which counters rose."""
     circumstances = circumstances_of(run, records, platform)
-    for name, found in (
+    for name, marks_of in (
         (CACHED, caches_of_small(records, circumstances)),
         (MOVED, marks(records, circumstances)),
     ):
         records = [
-            replace(record, params={**record.params, name: found[place]}) if place in found else record
+            replace(record, params={**record.params, name: marks_of[place]}) if place in marks_of else record
             for place, record in enumerate(records)
         ]
     return marked(judged(records, find_lies(records, circumstances)), circumstances)
@@ -84,8 +84,8 @@ def _environment(raw: Path, run: Path) -> Mapping[str, Any]:
     if (run / LAUNCHES).exists():  # a folder of launches alone: its job's is beside it
         folders.append(run.resolve().parent)
     for folder in folders:
-        if found := read_environment(folder / ENVIRONMENT):
-            return found
+        if environment := read_environment(folder / ENVIRONMENT):
+            return environment
     return {}
 
 

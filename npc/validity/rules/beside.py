@@ -41,11 +41,11 @@ def beside(records: Sequence[Record], circumstances: Circumstances) -> Iterator[
     for host, spans in on_node.items():
         before: list[_Span] = []
         for span in sorted(spans.values()):
-            before = [each for each in before if each.end > span.begin]
-            for each in before:
-                if each.job != span.job:
-                    together = min(each.end, span.end) - span.begin
-                    for one, other in ((each, span), (span, each)):
+            before = [earlier for earlier in before if earlier.end > span.begin]
+            for earlier in before:
+                if earlier.job != span.job:
+                    together = min(earlier.end, span.end) - span.begin
+                    for one, other in ((earlier, span), (span, earlier)):
                         if (share := together / max(one.end - one.begin, 1e-9)) > _LEAST:
                             reasons.setdefault(one.raw, _reason(other, host, share))
             before.append(span)

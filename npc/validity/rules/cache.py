@@ -51,9 +51,9 @@ def arrays_in_cache(records: Sequence[Record], circumstances: Circumstances) -> 
 def program_in_cache(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
     """Himeno and HPCG, whose rates are right and whose bytes are not main memory's then; or what the record's
     mark says, where the file of its node is gone."""
-    found = caches_of_small(records, circumstances)
+    cache_sizes = caches_of_small(records, circumstances)
     for place, record in enumerate(records):
-        text = record.params.get(CACHED) or found.get(place)
+        text = record.params.get(CACHED) or cache_sizes.get(place)
         if text and record.size is not None and record.metric == "bandwidth":
             caches = format_size(float(text))
             yield (
@@ -65,14 +65,14 @@ def program_in_cache(records: Sequence[Record], circumstances: Circumstances) ->
 
 def caches_of_small(records: Sequence[Record], circumstances: Circumstances) -> dict[int, str]:
     """By the place of a record of a program whose arrays are small, the bytes of its nodes' caches."""
-    found = {}
+    cache_sizes = {}
     for place, record in enumerate(records):
         if record.size is None or record.case not in _COUNTING:
             continue
         caches = record.nodes * last_level_bytes(circumstances.environment(record, "cpu", "caches"))
         if record.size < WORKING_SET * caches:
-            found[place] = str(caches)
-    return found
+            cache_sizes[place] = str(caches)
+    return cache_sizes
 
 
 def last_level_bytes(caches: Any) -> int:

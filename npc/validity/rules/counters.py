@@ -26,16 +26,16 @@ def beside(record: Record, circumstances: Circumstances) -> list[CounterIncrease
     cards, named = _cards(record, circumstances), record.params.get(INTERFACE)
     others = cards - {named} if named in cards else set()
     return [
-        each
-        for each in notable_increases(launch.moved if launch else None)
-        if each.name.startswith(_OF_NODE) or (network and each.name.split()[0] not in others)
+        increase
+        for increase in notable_increases(launch.moved if launch else None)
+        if increase.name.startswith(_OF_NODE) or (network and increase.name.split()[0] not in others)
     ]
 
 
 def _cards(record: Record, circumstances: Circumstances) -> set[str]:
     """The node's interfaces that are up and no bridge, bond or the like."""
-    cards = (each for each in circumstances.entries(record, "interfaces") if each.get("driver"))
-    return {str(each.get("name")) for each in cards if each.get("state") != "down"}
+    cards = (entry for entry in circumstances.entries(record, "interfaces") if entry.get("driver"))
+    return {str(card.get("name")) for card in cards if card.get("state") != "down"}
 
 
 def _breaks(moved: CounterIncrease, record: Record, circumstances: Circumstances) -> bool:
@@ -49,8 +49,12 @@ def _breaks(moved: CounterIncrease, record: Record, circumstances: Circumstances
 
 def marks(records: Sequence[Record], circumstances: Circumstances) -> dict[int, str]:
     """By the place of a record its mark, the parameter ``moved``: ``n07 mlx5_0/1 symbol_error 412; …``."""
-    found = {place: beside(record, circumstances) for place, record in enumerate(records)}
-    return {place: "; ".join(each.short for each in rose[:MARKED]) for place, rose in found.items() if rose}
+    increases = {place: beside(record, circumstances) for place, record in enumerate(records)}
+    return {
+        place: "; ".join(increase.short for increase in rose[:MARKED])
+        for place, rose in increases.items()
+        if rose
+    }
 
 
 @rule(
@@ -63,7 +67,7 @@ def link_down(records: Sequence[Record], circumstances: Circumstances) -> Iterat
     """Counters that say that something was gone: part of the time nothing was measured, or it is wrong."""
     for place, record in enumerate(records):
         rose = beside(record, circumstances)
-        if down := [each for each in rose if _breaks(each, record, circumstances)]:
+        if down := [increase for increase in rose if _breaks(increase, record, circumstances)]:
             yield place, f"{down[0]} meanwhile"
 
 

@@ -155,12 +155,12 @@ def _reads(record: Record) -> bool:
 
 def _files(record: Record) -> float:
     """Bytes of the files of a node; 0 where nothing tells."""
-    told = [record.params.get(name, "") for name in ("file_size", "block", "segments", "processes")]
-    size, *parts = (float(text) if text.isdecimal() else 0.0 for text in told)
+    texts = [record.params.get(name, "") for name in ("file_size", "block", "segments", "processes")]
+    size, *parts = (float(text) if text.isdecimal() else 0.0 for text in texts)
     return size or parts[0] * parts[1] * parts[2]
 
 
 def _memory(record: Record, circumstances: Circumstances) -> float:
     """Bytes of memory of a node; 0 where nothing tells."""
-    told = circumstances.environment(record, "memory", "total_bytes")
-    return float(told) if isinstance(told, int | float) else 0.0
+    size = circumstances.environment(record, "memory", "total_bytes")
+    return float(size) if isinstance(size, int | float) else 0.0

@@ -83,13 +83,15 @@ def below_nominal(records: Sequence[Record], circumstances: Circumstances) -> It
 def _rate(name: str, circumstances: Circumstances, record: Record) -> tuple[float | None, str]:
     """Bits a second that an interface ran at, by its adapter's ports if it has any, and in words."""
     interfaces, ports = (circumstances.entries(record, kind) for kind in ("interfaces", "rdma"))
-    seen: Mapping[str, Any] = next((each for each in interfaces if each.get("name") == name), {})
-    devices = seen.get("rdma_devices") or ()
+    own: Mapping[str, Any] = next(
+        (interface for interface in interfaces if interface.get("name") == name), {}
+    )
+    devices = own.get("rdma_devices") or ()
     ports = [port for port in ports if port.get("device") in devices and port.get("rate_bit_s")]
     if ports:
         best = max(ports, key=lambda port: port["rate_bit_s"])
         return best["rate_bit_s"], str(best["rate"])
-    speed = seen.get("speed_bit_s")
+    speed = own.get("speed_bit_s")
     return speed, f"{speed / 1e9:g} Gbit/s" if speed else ""
 
 
@@ -97,14 +99,14 @@ def _link(record: Record, circumstances: Circumstances) -> tuple[Interface | Non
     """The link of a record and its MTU; of several without a name, all together, since MPI may use them at
     once."""
     known = dict(circumstances.platform.interfaces) if circumstances.platform else {}
-    seen = {entry.get("name"): entry for entry in circumstances.entries(record, "interfaces")}
+    by_name = {entry.get("name"): entry for entry in circumstances.entries(record, "interfaces")}
     name = record.params.get("interface", "")
     if not name and len(known) == 1:
         name = next(iter(known))
-    mtu = seen.get(name, {}).get("mtu")
+    mtu = by_name.get(name, {}).get("mtu")
     if name in known:
         return known[name], mtu
-    speed = seen.get(name, {}).get("speed_bit_s")
+    speed = by_name.get(name, {}).get("speed_bit_s")
     if speed:
         return Interface(name, f"{speed / 1e9:g} Gbit/s", speed / 8), mtu
     if name or not known:

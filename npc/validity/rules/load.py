@@ -74,13 +74,13 @@ def disturbed(records: Sequence[Record], circumstances: Circumstances) -> Iterat
     """The same, on fewer CPUs: enough to make a difference of its own; or what the record's mark says, where
     the files of its launch are gone.
     """
-    seen = set()
+    noted = set()
     for place, busy in _busy(records, circumstances):
         if busy.share >= _NOTICED:
-            seen.add(place)
+            noted.add(place)
             yield place, f"{busy}: {busy.names}"
     for place, record in enumerate(records):
-        if place not in seen and DISTURBED in record.params:
+        if place not in noted and DISTURBED in record.params:
             yield place, f"others took {record.params[DISTURBED]} of the CPUs; who is not known any more"
 
 
@@ -102,14 +102,14 @@ def _busy(records: Sequence[Record], circumstances: Circumstances) -> Iterator[t
         launch = circumstances.launches.get(record.raw)
         during = (launch.load if launch else None) or {}
         before = circumstances.environment(record, "load", "busy")
-        for when, seen, own in (
+        for when, others, own in (
             ("just before", before, 0.0),
             ("meanwhile", during.get("others"), during.get("cores", 0.0)),
         ):
-            if seen and cpus:
-                names = ", ".join(f"{_who(entry)} {entry['cores']:.0%}" for entry in seen[:3])
-                cores = sum(entry["cores"] for entry in seen)
-                stolen = sum(entry["cores"] for entry in seen if entry["name"] == HYPERVISOR)
+            if others and cpus:
+                names = ", ".join(f"{_who(entry)} {entry['cores']:.0%}" for entry in others[:3])
+                cores = sum(entry["cores"] for entry in others)
+                stolen = sum(entry["cores"] for entry in others if entry["name"] == HYPERVISOR)
                 yield place, _Busy(when, cores, stolen, cpus, names, own)
 
 

@@ -109,5 +109,7 @@ def _nodes_worth(record: Record, circumstances: Circumstances) -> float:
         threads = circumstances.environment(record, "variables", "OMP_NUM_THREADS")
     if not cores or not str(threads or "").isdecimal():
         return record.nodes
-    each = int(threads) / cores
-    return min(float(record.nodes), each * int(record.params.get("processes", "1")) if not alone else each)
+    a_core = int(threads) / cores
+    return min(
+        float(record.nodes), a_core * int(record.params.get("processes", "1")) if not alone else a_core
+    )

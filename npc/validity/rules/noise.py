@@ -36,7 +36,7 @@ def noisy_core(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[in
             core: median(records[place].value or 0.0 for place in places) for core, places in cores.items()
         }
         for core, share in lost.items():
-            others = [each for other, each in lost.items() if other != core]
+            others = [taken for other, taken in lost.items() if other != core]
             usual = median(others) if others else 0.0
             if share < _LOST or share < _TIMES * usual:
                 continue

@@ -57,18 +57,18 @@ def oversubscribed(records: Sequence[Record], circumstances: Circumstances) -> I
 def _bound_to(record: Record) -> float:
     """The CPUs of the rank that has fewest to itself (`npc.parsers.observed.rank_cpus`); 0 where nobody
     tells."""
-    found = []
+    counts = []
     for layout in record.params.get(RANK_CPUS, "").split("; "):
         try:
             if many := re.fullmatch(r"(\d+) x (\S+)", layout):
-                found.append(len(parse_cpus(many[2])) / int(many[1]))
+                counts.append(len(parse_cpus(many[2])) / int(many[1]))
             elif many := re.fullmatch(r"(\d+) ranks, (\d+)(?:-\d+)? each of (\S+)", layout):
-                found.append(min(int(many[2]), len(parse_cpus(many[3])) / int(many[1])))
+                counts.append(min(int(many[2]), len(parse_cpus(many[3])) / int(many[1])))
             else:
-                found += [len(parse_cpus(each)) for each in layout.split()]
+                counts += [len(parse_cpus(cpu_list)) for cpu_list in layout.split()]
         except ValueError:
             continue
-    return min(found, default=0)
+    return min(counts, default=0)
 
 
 @rule(
@@ -99,8 +99,8 @@ def _ranks(launch: Launch) -> int | None:
         return None
     flags = _RANKS - {"-c"} if PurePath(launch.argv[starter]).name == "srun" else _RANKS
     words = launch.argv[starter:]
-    found = [int(value) for word, value in pairwise(words) if word in flags and value.isdecimal()]
-    return found[0] if found else None
+    numbers = [int(value) for word, value in pairwise(words) if word in flags and value.isdecimal()]
+    return numbers[0] if numbers else None
 
 
 def _may_yield(record: Record, launch: Launch, circumstances: Circumstances) -> str:

@@ -41,7 +41,7 @@ def imb_rate_against_time(records: Sequence[Record], _: Circumstances) -> Iterat
             continue
         of_row = [records[other] for other in group if records[other].metric in ("latency", "time")]
         column = "max" if count > 1 else ""  # of all ranks, where several send
-        times = [each.value for each in of_row if each.params.get("statistic", "") == column]
+        times = [record.value for record in of_row if record.params.get("statistic", "") == column]
         seconds = times[0] if times else None
         if seconds and bandwidth.size and bandwidth.value is not None:
             moved = count * bandwidth.size
@@ -117,9 +117,9 @@ def _rows(records: Sequence[Record], *without: str) -> list[list[int]]:
 
 def _headline(records: Sequence[Record], group: Sequence[int], metric: str) -> int | None:
     """The place of the one headline number of `metric`; None if there is none, or are several."""
-    found = [
+    headlines = [
         place
         for place in group
         if records[place].metric == metric and "statistic" not in records[place].params
     ]
-    return found[0] if len(found) == 1 else None
+    return headlines[0] if len(headlines) == 1 else None

@@ -52,11 +52,11 @@ _ELEMENTS_BY_DEFAULT: Final = 2**25
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every table, kernel by kernel; the failure of a run without one."""
-    text, asked = complete_lines(text), option(argv, "-s", "--arraysize")
+    text, array_size = complete_lines(text), option(argv, "-s", "--arraysize")
     for run, body in sections(_RUN, text):
         tables = list(sections(_TABLE, body))
         for heading, rows in tables:
-            yield from _table(run, heading, body, rows, asked or "")
+            yield from _table(run, heading, body, rows, array_size or "")
         if not any(_ROW.search(rows) for _, rows in tables):
             error = _ERROR.search(body)
             yield failed(
@@ -75,7 +75,9 @@ def _failed_arrays(text: str) -> set[str]:
     return {name.lower() for name in _INVALID.findall(text)}
 
 
-def _table(run: re.Match[str], heading: re.Match[str], body: str, rows: str, asked: str) -> Iterator[Reading]:
+def _table(
+    run: re.Match[str], heading: re.Match[str], body: str, rows: str, array_size: str
+) -> Iterator[Reading]:
     """Readings of the rows below a heading; `body` is the whole run."""
     precision, elements, printed, device = (
         pattern.search(body) for pattern in (_PRECISION, _ELEMENTS, _ARRAY, _DEVICE)
@@ -90,13 +92,13 @@ def _table(run: re.Match[str], heading: re.Match[str], body: str, rows: str, ask
     if printed:
         unit = PREFIXES[printed[2]]
         array = float(printed[1]) * unit
-        for count in (elements[1],) if elements else (asked, f"{_ELEMENTS_BY_DEFAULT}"):
+        for count in (elements[1],) if elements else (array_size, f"{_ELEMENTS_BY_DEFAULT}"):
             if count.isdecimal() and abs(int(count) * element - array) < last_digit(printed[1]) * unit:
                 array, params["array_size"] = int(count) * element, count
                 break
-    unit, wrong, found = PREFIXES[heading[1]], _failed_arrays(body), _ROW.findall(rows)
-    mixed = len({kernel for kernel, _, _ in found}) < len(found)
-    for kernel, rate, best in found:
+    unit, wrong, results = PREFIXES[heading[1]], _failed_arrays(body), _ROW.findall(rows)
+    mixed = len({kernel for kernel, _, _ in results}) < len(results)
+    for kernel, rate, best in results:
         for reading in _row(kernel, rate, unit, best, array, params, run[1], wrong):
             yield replace(reading, status="invalid: several programs wrote this table") if mixed else reading
 

@@ -79,19 +79,19 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every job of every document; the failure of a run that has none."""
     text = complete_lines(text)
     groups: dict[tuple[object, ...], list[_Job]] = {}
-    told = False
+    explained = False
     for job in _jobs(text):
         groups.setdefault(job.same, []).append(job)
     for above in _ABOVE.finditer(text):
         if above["missing"]:
-            told = True
+            explained = True
             yield from _unavailable(object_of(above["head"]))
     for jobs in groups.values():
         yield from _test(jobs)
     missing, error = _MISSING.search(text), _ERROR.search(text)
-    if missing and not groups and not told:
+    if missing and not groups and not explained:
         yield failed("fio", "bandwidth", missing[1])
-    elif not groups and not told and (error or argv):
+    elif not groups and not explained and (error or argv):
         case = option(words_after(argv, "fio"), "--rw", "--readwrite") or "fio"
         yield failed(case, "bandwidth", error[1] if error else "no result in JSON was printed")
 
@@ -106,13 +106,13 @@ def _documents(text: str) -> Iterator[tuple[int, str]]:
 
 def _jobs(text: str) -> Iterator[_Job]:
     above = list(_ABOVE.finditer(text))
-    for number, (begin, found) in enumerate(_documents(text)):
-        document = object_of(found)
+    for number, (begin, text_of_one) in enumerate(_documents(text)):
+        document = object_of(text_of_one)
         version = _VERSION.fullmatch(str(document.get("fio version", "")))
         jobs = document.get("jobs")
         if not version or not isinstance(jobs, list):
             continue
-        last = next((each for each in reversed(above) if each.end() <= begin + 1), None)
+        last = next((head_line for head_line in reversed(above) if head_line.end() <= begin + 1), None)
         head = object_of(last["head"]) if last and not last["missing"] else {}
         for entry in jobs:
             if isinstance(entry, dict):
@@ -150,9 +150,9 @@ def _test(jobs: Sequence[_Job]) -> Iterator[Reading]:
         params.pop("file_size", None)
     wrong = next((status for job in jobs if (status := _error(job))), "")
     nodes = first.head.get("nodes")
-    seen = _nodes(jobs)
-    if not wrong and isinstance(nodes, int) and seen != nodes:
-        wrong = f"{seen} of {nodes} nodes have a result"
+    with_result = _nodes(jobs)
+    if not wrong and isinstance(nodes, int) and with_result != nodes:
+        wrong = f"{with_result} of {nodes} nodes have a result"
     done = [name for name in _DIRECTIONS if any(_number(below(job.entry, name), "total_ios") for job in jobs)]
     metric = "operation_rate" if of_names else "bandwidth"
     if wrong or not done:
@@ -270,12 +270,12 @@ def _percentiles(times: Sequence[Entry], parts: Sequence[Entry]) -> Iterator[tup
                 yield point, value
         return
     bins: dict[float, float] = {}
-    for each in times:
-        for name, count in below(each, "bins").items():
+    for latencies in times:
+        for name, count in below(latencies, "bins").items():
             if isinstance(count, int) and count > 0 and _float(name) > 0:
                 bins[_float(name)] = bins.get(_float(name), 0) + count
     total = sum(bins.values())
-    if not total or any(not below(each, "bins") for each in times):
+    if not total or any(not below(latencies, "bins") for latencies in times):
         return
     for point in wanted:
         passed = 0.0

@@ -119,7 +119,9 @@ def _of_gpu(part: str, gpu: re.Match[str], lines: str) -> Readings:
     head, sheet = {"gpu": gpu[1], "gpu_model": gpu[2]}, _Sheet()
     if cores:
         a_second = int(cores[2]) * float(cores[3]) * 1e6 or math.inf  # some drivers do not tell a clock
-        sheet = _Sheet(flops={name: each * a_second for name, each in _A_CYCLE.get(cores[1], {}).items()})
+        sheet = _Sheet(
+            flops={name: a_cycle * a_second for name, a_cycle in _A_CYCLE.get(cores[1], {}).items()}
+        )
     if memory:
         head["ecc"] = memory[3]
         sheet = sheet._replace(bandwidth=2 * float(memory[2]) * 1e6 * int(memory[1]) / 8 or math.inf)

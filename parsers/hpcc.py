@@ -72,7 +72,7 @@ _GRIDS: Final = {
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every run in the text, in the order of the summary's tests."""
-    text, asked = complete_lines(text), option(argv, "-n", "-np")
+    text, ranks = complete_lines(text), option(argv, "-n", "-np")
     runs = [(title[1], body) for title, body in sections(_RUN, text)]
     for version, body in runs or [("", text)]:
         parts = {title[1]: part for title, part in sections(_SECTION, body)}
@@ -82,19 +82,19 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
             if (end := part.rfind(f"\nEnd of {name} section.\n")) >= 0
         }
         if "Summary" in whole:
-            yield from _run(version, whole, asked)
+            yield from _run(version, whole, ranks)
         elif version:
             yield failed("HPL", "flops", "the run ended before HPCC's summary")
 
 
-def _run(version: str, parts: Mapping[str, str], asked: str | None) -> Iterator[Reading]:
+def _run(version: str, parts: Mapping[str, str], ranks: str | None) -> Iterator[Reading]:
     """Readings of a run's sections: the summary, which has the numbers, and those with the checks."""
     entries = _entries(parts["Summary"])
     processes = entries.get("CommWorldProcs", 0)
     params = {"processes": f"{processes:.0f}"} if processes else {}
     singletons = ""
-    if asked is not None and asked != params.get("processes"):
-        singletons = f"invalid: HPCC ran with {processes:.0f} processes, the starter was told {asked}"
+    if ranks is not None and ranks != params.get("processes"):
+        singletons = f"invalid: HPCC ran with {processes:.0f} processes, the starter was told {ranks}"
     for kinds, name, suffix, metric, unit, length, element_bytes, power in _TESTS:
         for kind in kinds.split(" "):
             key = f"{kind}{name}{suffix}"

@@ -92,10 +92,10 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
             version, program = title["version"], title["program"]
             program = _PROGRAMS.get(program, f"IMB-{program}")
     if not refused and not any(title["name"] for title, _ in parts):
-        yield from (failed(name, "latency", "no table was printed") for name in _asked(argv))
+        yield from (failed(name, "latency", "no table was printed") for name in _named_benchmarks(argv))
 
 
-def _asked(argv: Sequence[str]) -> Sequence[str]:
+def _named_benchmarks(argv: Sequence[str]) -> Sequence[str]:
     """The benchmarks that the command line names, before IMB's options; the program where it names none and
     runs them all; nothing where there is no IMB in it."""
     for place, word in enumerate(argv):
@@ -159,7 +159,11 @@ def _megabyte(case: str, names: list[str], rows: list[list[str]], version: str) 
     """The bytes of a MB: those that more rows agree with; where none decides, the version's; else 0."""
     counts = [_counted(case)] if _counted(case) and "Msg/sec" not in names else [1, 2, 4]
     fits = [
-        [each for each in _MEGABYTES if not all(_contradiction(names, row, each, n) for n in counts)]
+        [
+            megabyte
+            for megabyte in _MEGABYTES
+            if not all(_contradiction(names, row, megabyte, n) for n in counts)
+        ]
         for row in rows
         if _RATE in names and float(row[names.index(_RATE)])
     ]

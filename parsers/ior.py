@@ -68,8 +68,8 @@ def _run(version: str, lines: str, place: Mapping[str, str]) -> Iterator[Reading
     command = _COMMAND.search(lines)
     version = version or str(document.get("Version", ""))
     words = str(document.get("Command line", command[1] if command else ""))
-    told = document.get("summary")
-    rows: list[Row] = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+    summary = document.get("summary")
+    rows: list[Row] = [row for row in summary if isinstance(row, dict)] if isinstance(summary, list) else []
     rows = rows or list(_rows(lines))
     kinds = dict(_KIND.findall(lines))
     params = {**place, "direct": "1" if _DIRECT.search(words) else "0"}

@@ -164,7 +164,7 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
     if title := _TITLE.search(text):
         text = text.replace(title[0], "\n")
     runs = [body for _, body in sections(_BEGIN, text)]
-    error, told = _ERROR.search(text), _VERSION.search(text)  # the version, where -V is given
+    error, printed_version = _ERROR.search(text), _VERSION.search(text)  # the version, where -V is given
     if not runs and (error or "-c" in words or "--client" in words):
         runs = [""]
     streams, bitrate = option(words, "-P", "--parallel"), option(words, "-b", "--bitrate", "--bandwidth")
@@ -183,7 +183,7 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
         block = _BLOCK.search(body)
         size = int(block[1]) if block else bytes_of(option(words, "-l", "--length"))
         case = "udp" if udp else "sctp" if "--sctp" in words else "tcp"
-        version = told[1] if told else ""
+        version = printed_version[1] if printed_version else ""
         run = Reading(case, "bandwidth", None, size, OK, params, version)
         if ended:
             yield from _summaries(body, run)
@@ -194,8 +194,8 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
 
 def _summed_up(body: str) -> bool:
     """Whether every stream of a run has a line of the summary; a server with ``-1`` prints no other end."""
-    told = {line["stream"] for line in _SUMMARY.finditer(body) if line["side"]}
-    return bool(told) and told >= set(_STREAM.findall(body))
+    summed_up = {line["stream"] for line in _SUMMARY.finditer(body) if line["side"]}
+    return bool(summed_up) and summed_up >= set(_STREAM.findall(body))
 
 
 def _summaries(body: str, run: Reading) -> Iterator[Reading]:
@@ -225,11 +225,11 @@ def _summaries(body: str, run: Reading) -> Iterator[Reading]:
         if sender := sides.get("sender") or sides.get(None):
             values["sent"] = _rate(sender)
             values["retransmits"] = float(sender["retransmits"]) if sender["retransmits"] else None
-        if told := sides.get("receiver") or sides.get(None):
-            values["received"] = _rate(told) if told["side"] else None
-            values["seconds"] = float(told["seconds"])
-            values["jitter"] = float(told["jitter"]) / 1e3 if told["jitter"] else None
-            sent, lost = int(told["sent"] or 0), (told["lost"] or "").removeprefix("Unknown")
+        if receiver := sides.get("receiver") or sides.get(None):
+            values["received"] = _rate(receiver) if receiver["side"] else None
+            values["seconds"] = float(receiver["seconds"])
+            values["jitter"] = float(receiver["jitter"]) / 1e3 if receiver["jitter"] else None
+            sent, lost = int(receiver["sent"] or 0), (receiver["lost"] or "").removeprefix("Unknown")
             values["loss"] = int(lost) / sent if sent and lost and int(lost) >= 0 else None
         lies = [lie for line in sides.values() if (lie := _contradiction(line))]
         judged = replace(run, status=f"invalid: {lies[0]}") if lies else run

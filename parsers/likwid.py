@@ -75,17 +75,17 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     words = words_after(argv, "likwid-bench")
     groups = [f"{flag} {value}" for flag, value in pairwise(words) if flag in ("-w", "-W")]
     params = {"workgroup": " ".join(groups)} if groups else {}
-    text, asked = complete_lines(text), option(words, "-t")
+    text, kernel = complete_lines(text), option(words, "-t")
     runs = list(sections(_TEST, text))
     for test, body in runs:
         yield from _run(test[1], body, params)
     for title, tables in sections(_TITLE, text):
-        yield from _counted(title, tables, {**params, "kernel": asked} if asked else params)
+        yield from _counted(title, tables, {**params, "kernel": kernel} if kernel else params)
     if _CSV.search(text):
         yield _failure("likwid-perfctr", "its CSV (-O) is not read", params)
     error = _ERROR.search(text)
-    if not runs and (asked or error):
-        yield _failure(asked or "likwid-bench", error[1] if error else "no result was printed", params)
+    if not runs and (kernel or error):
+        yield _failure(kernel or "likwid-bench", error[1] if error else "no result was printed", params)
 
 
 def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:

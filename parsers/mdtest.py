@@ -50,8 +50,8 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 def _run(run: re.Match[str], lines: str, place: Mapping[str, str]) -> Iterator[Reading]:
     version, tasks, nodes = run[1], int(run[2]), int(run[3])
     command = _COMMAND.search(lines)
-    asked, size = _asked(command[1] if command else "")
-    params = {**place, **asked}
+    given, size = _settings_of(command[1] if command else "")
+    params = {**place, **given}
     if tasks:
         params["tasks"] = str(tasks)
     if tasks and nodes and tasks % nodes == 0:
@@ -76,14 +76,14 @@ def _run(run: re.Match[str], lines: str, place: Mapping[str, str]) -> Iterator[R
         yield failed("file creation", "operation_rate", reason, params=params)
 
 
-def _asked(command: str) -> tuple[dict[str, str], int | None]:
+def _settings_of(command: str) -> tuple[dict[str, str], int | None]:
     """(params, bytes of a file) by the command line, whose words mdtest prints in quotes."""
     words = [word.strip("'\"") for word in command.split()]
     params: Mapping[str, str | None] = {
         "items": option(words, "-n"),
         "items_per_directory": option(words, "-I"),
     }
-    found = {name: value for name, value in params.items() if value and value.isdecimal()}
+    given = {name: value for name, value in params.items() if value and value.isdecimal()}
     if words:
-        found["directory"] = "unique" if "-u" in words else "shared"
-    return found, bytes_of(option(words, "-w")) or bytes_of(option(words, "-e")) or None
+        given["directory"] = "unique" if "-u" in words else "shared"
+    return given, bytes_of(option(words, "-w")) or bytes_of(option(words, "-e")) or None

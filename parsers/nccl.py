@@ -74,7 +74,7 @@ _RCCL: Final = {"size": "size", "type": "type", "redop": "redop", "time": "time"
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several runs, row by row; the failure of a run without a row or with an error."""
-    asked = _case("", argv)
+    expected = _case("", argv)
     if text.lstrip()[:1] in ("{", "[") and any(key in text for key in _KEYS):
         yield from _document(text, argv)
         return
@@ -86,9 +86,9 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         yield from _run(version, _case(program, argv), body)
     error = _ERROR.search(text)
     if not runs and _CSV.search(text):
-        yield failed(asked, "bandwidth", "the CSV of rccl-tests is not read; its text and JSON are")
-    elif not runs and (error or asked != "collective"):
-        yield failed(asked, "bandwidth", error[1] if error else "no table was printed")
+        yield failed(expected, "bandwidth", "the CSV of rccl-tests is not read; its text and JSON are")
+    elif not runs and (error or expected != "collective"):
+        yield failed(expected, "bandwidth", error[1] if error else "no table was printed")
 
 
 def _run(version: str, case: str, body: str) -> Iterator[Reading]:
@@ -175,11 +175,11 @@ def _document(text: str, argv: Sequence[str]) -> Iterator[Reading]:
     except (ValueError, RecursionError):
         yield failed(_case("", argv), "bandwidth", "the JSON is not whole")
         return
-    found = list(_of_rccl(document, argv) if isinstance(document, list) else _of_nccl(document, argv))
-    for case, cells, ranks in found:
+    rows = list(_of_rccl(document, argv) if isinstance(document, list) else _of_nccl(document, argv))
+    for case, cells, ranks in rows:
         yield from _readings(case, cells, ranks)
     errors = below(document, "errors")
-    if errors or not found:
+    if errors or not rows:
         yield failed(_case("", argv), "bandwidth", str(errors) if errors else "the JSON has no result")
 
 
@@ -187,9 +187,9 @@ def _of_nccl(document: Any, argv: Sequence[str]) -> Iterator[tuple[str, dict[str
     """Case, cells and ranks of each row and buffer; devices are listed once a process."""
     words, results = below(document, "args"), below(document, "results")
     case = _case("", [*argv, *map(str, words if isinstance(words, list) else ())])
-    devices, *each = (below(document, "config", key) for key in ("devices", "nthreads", "ngpus"))
-    known = isinstance(devices, list) and all(isinstance(count, int) for count in each)
-    ranks = len(devices) * each[0] * each[1] if known else 0
+    devices, *counts = (below(document, "config", key) for key in ("devices", "nthreads", "ngpus"))
+    known = isinstance(devices, list) and all(isinstance(count, int) for count in counts)
+    ranks = len(devices) * counts[0] * counts[1] if known else 0
     for entry in results if isinstance(results, list) else ():
         common = _cells(entry, {name: name for name in ("size", "type", "redop", "root")})
         for place, key in zip(_PLACES, ("out_of_place", "in_place"), strict=True):

@@ -54,9 +54,9 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     messages = 2 if case == "bidirectional" and of_file else 1
     counted = 2 if case == "bidirectional" and not of_file else 1
     lies = [row_contradiction(row[1], 2**17, counted * int(row[0]), row[2], 1 / a_second) for row in rows]
-    told = [(row, f"invalid: {lie}" if lie else OK) for row, lie in zip(rows, lies, strict=True)]
-    for (size, rate, *_), status in told:
+    judged = [(row, f"invalid: {lie}" if lie else OK) for row, lie in zip(rows, lies, strict=True)]
+    for (size, rate, *_), status in judged:
         if float(rate):  # of 0 bytes, which 2.4 sends, it is none
             yield Reading(case, "bandwidth", float(rate) * 2**17, int(size) // messages, status)
-    for (size, _, time, *_), status in told if case != "stream" else ():
+    for (size, _, time, *_), status in judged if case != "stream" else ():
         yield Reading(case, "latency", float(time) / a_second, int(size) // messages, status)

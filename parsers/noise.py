@@ -75,7 +75,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         seconds, lost, number, longest, period, regular, steal = map(float, numbers)
         params = {CORE: core, "steal": f"{steal / seconds:.3g}"}
         params |= {
-            name: told[core] for name, told in (("ran", ran), ("interrupts", interrupts)) if core in told
+            name: names[core] for name, names in (("ran", ran), ("interrupts", interrupts)) if core in names
         }
         if regular >= _REGULAR:
             params["period"] = f"{period * _US:.4g}"
@@ -97,12 +97,14 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 
 def _most(line: re.Pattern[str], text: str, unit: str) -> dict[str, str]:
     """Core → the names that have most of it, with their numbers."""
-    found: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
+    by_core: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
     for core, number, name in line.findall(text):
-        found[core].append((float(number), name))
+        by_core[core].append((float(number), name))
     return {
-        core: ", ".join(f"{name} {number:g}{unit}" for number, name in sorted(each, reverse=True)[:_MOST_RAN])
-        for core, each in found.items()
+        core: ", ".join(
+            f"{name} {number:g}{unit}" for number, name in sorted(names, reverse=True)[:_MOST_RAN]
+        )
+        for core, names in by_core.items()
     }
 
 

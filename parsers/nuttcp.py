@@ -48,7 +48,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of a client's output."""
     text = complete_lines(text)
     words = words_after(argv, "nuttcp")
-    case, size, params = _asked(text, words)
+    case, size, params = _settings_of(text, words)
     version, verbose, error = (pattern.search(text) for pattern in (_VERSION, _VERBOSE, _ERROR))
     lines = [verbose] if verbose else list(_PARSED.finditer(text)) or list(_BRIEF.finditer(text))
     is_client = words and words != list(argv) and not {"-S", "-1", "-V", "-h"} & set(words)
@@ -59,7 +59,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         yield failed(case, "bandwidth", "no result was printed", size, params)
     for line in lines:
         # of the verbose form the other figures stand in lines of their own
-        told = text if verbose else line[0]
+        figures = text if verbose else line[0]
         moved, seconds, mbps = filter(None, line.groups())
         rate = float(mbps) * 1e6 / 8
         if rate == 0:
@@ -67,13 +67,13 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
             continue
         lie = row_contradiction(mbps, 1e6 / 8, float(moved) * 2**20, seconds, 1.0)
         status = f"invalid: {lie}" if lie else OK
-        for metric, value, own in (("bandwidth", rate, {}), *_others(told)):
+        for metric, value, own in (("bandwidth", rate, {}), *_others(figures)):
             yield Reading(case, metric, value, size, status, {**params, **own}, version[1] if version else "")
 
 
-def _others(told: str) -> Iterator[tuple[str, float, dict[str, str]]]:
+def _others(figures: str) -> Iterator[tuple[str, float, dict[str, str]]]:
     """Metric, value and qualifiers of what stands beside the rate."""
-    retransmits, lost, cpu = _RETRANSMITS.search(told), _LOST.search(told), _CPU.search(told)
+    retransmits, lost, cpu = _RETRANSMITS.search(figures), _LOST.search(figures), _CPU.search(figures)
     if retransmits:
         yield "retransmits", float(retransmits[1] or retransmits[2]), {}
     if lost:
@@ -86,12 +86,12 @@ def _others(told: str) -> Iterator[tuple[str, float, dict[str, str]]]:
             yield "cpu", share, {"side": side}
 
 
-def _asked(text: str, words: Sequence[str]) -> tuple[str, int | None, dict[str, str]]:
+def _settings_of(text: str, words: Sequence[str]) -> tuple[str, int | None, dict[str, str]]:
     """Case, buffer size and qualifiers, from the text where it tells them, else from the command line."""
     udp = "-u" in words or "drop/pkt" in text or " drop=" in text
-    buffer, asked = _BUFFER.search(text), option(words, "-l")
-    size = int(buffer[1]) if buffer else bytes_of(asked.upper() if asked else None)  # nuttcp's k is 1024
-    if words and not (udp or buffer or asked):
+    buffer, length = _BUFFER.search(text), option(words, "-l")
+    size = int(buffer[1]) if buffer else bytes_of(length.upper() if length else None)  # nuttcp's k is 1024
+    if words and not (udp or buffer or length):
         size = _DEFAULT_TCP_BUFFER
     streams, bitrate = option(words, "-N"), option(words, "-R")
     params = {"streams": streams} if streams and streams != "1" else {}

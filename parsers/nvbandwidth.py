@@ -40,8 +40,8 @@ _NOTHING: Final = "no matrix was printed"
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every test; the failure of one without a matrix, or of a run without a test."""
     text = complete_lines(text)
-    asked = option(argv, "-b", "--bufferSize") or ""
-    size = int(asked) * 2**20 if asked.isdecimal() else None
+    buffer_size = option(argv, "-b", "--bufferSize") or ""
+    size = int(buffer_size) * 2**20 if buffer_size.isdecimal() else None
     version = _VERSION.search(text)
     error = _ERROR.search(text)
     tests = list(sections(_TEST, text))
@@ -54,16 +54,16 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         yield from _matrix(
             test[1], heading[1], rows, printed[1] if printed else "", size, version[1] if version else ""
         )
-    told = object_of(text[text.find("{") : text.rfind("}") + 1]).get("nvbandwidth") if not tests else None
-    yield from _document(told, size)
-    if argv and not tests and not told:
+    document = object_of(text[text.find("{") : text.rfind("}") + 1]).get("nvbandwidth") if not tests else None
+    yield from _document(document, size)
+    if argv and not tests and not document:
         reason = "unavailable: the test was waived" if _WAIVED in text else error[1] if error else _NOTHING
         yield failed(option(argv, "-t", "--testcase") or "nvbandwidth", "bandwidth", reason, size)
 
 
-def _document(told: Any, size: int | None) -> Iterator[Reading]:
-    version = str(below(told, "version") or "").removeprefix("v")
-    for test in entries(told, "testcases"):
+def _document(document: Any, size: int | None) -> Iterator[Reading]:
+    version = str(below(document, "version") or "").removeprefix("v")
+    for test in entries(document, "testcases"):
         name, matrix = str(test.get("name")), test.get("bandwidth_matrix")
         if isinstance(matrix, list) and all(isinstance(row, list) for row in matrix):
             rows = {str(number): [str(value) for value in row] for number, row in enumerate(matrix)}

@@ -167,9 +167,9 @@ def _status(names: list[str], row: list[str]) -> str:
 
 def _buffers(body: str, argv: Sequence[str]) -> str:
     """Where the buffers of sender and receiver are, ``D H``; empty where nothing tells."""
-    told, last = _BUFFERS.search(body), argv[-2:]
-    if told:
-        return f"{told[1]} {told[2]}"
+    buffers, last = _BUFFERS.search(body), argv[-2:]
+    if buffers:
+        return f"{buffers[1]} {buffers[2]}"
     return " ".join(last) if len(last) == 2 and all(map(_BUFFER.fullmatch, last)) else ""
 
 

@@ -53,7 +53,7 @@ _RULE: Final = re.compile(r"\n *-{40,}(?=\n)")
 #: Where the messages lie, if not in the host's memory.
 _GPU: Final = re.compile(r"\n(?:initializing (CUDA|MLU)| Use (ROCm) memory : ON)(?=\n)")
 #: What the command line may ask for, and by which options.
-_ASKED: Final = {
+_OPTIONS_OF: Final = {
     "connection": ("-c", "--connection"),
     "device": ("-d", "--ib-dev"),
     "qps": ("-q", "--qp"),
@@ -141,7 +141,7 @@ def _test(title: str, above: str, body: str, status: str, words: Sequence[str]) 
             yield failed(case, _metric(case), reason, params=params)
             continue
         cells = [dict(zip(columns, row, strict=True)) for row in rows]
-        readings = [each for row in cells for each in _row(row, unit, case, own, status)]
+        readings = [placed for row in cells for placed in _row(row, unit, case, own, status)]
         yield from (reading for _, reading in sorted(readings, key=itemgetter(0)))  # column by column
         sizes = [int(row["#bytes"]) for row in cells]
         sweep = len(set(sizes)) > 1 or any(map(_ALL_SIZES.fullmatch, words))
@@ -153,11 +153,13 @@ def _test(title: str, above: str, body: str, status: str, words: Sequence[str]) 
 
 def _as_asked(set_up: Mapping[str, str], words: Sequence[str]) -> str:
     """The status of a test: ok only where what it printed of itself is what its command line asked for."""
-    for name, flags in _ASKED.items():
-        asked, got = option(words, *flags), set_up.get(name)
-        doubled = name == "qps" and got and asked == str(int(got) // 2)  # of two ports, of XRC and DC with -b
-        if asked and got and asked != got and not doubled:
-            return f"invalid: asked for {name} {asked}, got {got}"
+    for name, flags in _OPTIONS_OF.items():
+        wanted, got = option(words, *flags), set_up.get(name)
+        doubled = (
+            name == "qps" and got and wanted == str(int(got) // 2)
+        )  # of two ports, of XRC and DC with -b
+        if wanted and got and wanted != got and not doubled:
+            return f"invalid: asked for {name} {wanted}, got {got}"
     return OK
 
 
@@ -172,8 +174,8 @@ def _qualified(title: str, set_up: Mapping[str, str]) -> tuple[str, dict[str, st
         params["operation"] = "compare_swap" if "SWAP" in words else "fetch_add"
     elif "imm" in words:
         params["operation"] = "write_with_imm"
-    kept = {name: value for name, value in set_up.items() if name != "MTU"}
-    params |= {name: value for name, value in kept.items() if (name, value) != ("qps", "1")}
+    others = {name: value for name, value in set_up.items() if name != "MTU"}
+    params |= {name: value for name, value in others.items() if (name, value) != ("qps", "1")}
     return f"ib_{words[0].lower()}_{'bw' if 'BW' in words else 'lat'}", params
 
 
@@ -237,8 +239,8 @@ def _without_title(text: str, program: str, words: Sequence[str]) -> Iterator[Re
     if {"-h", "--help", "-V", "--version"} & set(words):
         return
     metric, bare = option(words, "--output"), _BARE.search(text)
-    asked = option(words, "-s", "--size") or _DEFAULT_SIZE.get(program.rpartition("_")[2], "")
-    size = "8" if "_atomic_" in program else asked
+    given = option(words, "-s", "--size") or _DEFAULT_SIZE.get(program.rpartition("_")[2], "")
+    size = "8" if "_atomic_" in program else given
     bandwidths = _UNITS["Gb/sec" if "--report_gbits" in words else "MB/sec"]
     units = {"bandwidth": bandwidths, "message_rate": 1e6, "latency": 1e-6}
     if bare and metric in units and size.isdecimal():

@@ -114,9 +114,9 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 
 def _test(case: str, body: str, sizes: list[int], named_device: bool) -> Iterator[Reading]:
     """Readings of the lines below a test's name; `sizes` are those that the command line asks for."""
-    asked = [] if _ATOMIC.search(case) or _UNUSED_SIZE in body else sizes
-    size = asked[0] if len(asked) == 1 else None
-    status = _UNKNOWN_SIZE if len(asked) > 1 else OK
+    wanted = [] if _ATOMIC.search(case) or _UNUSED_SIZE in body else sizes
+    size = wanted[0] if len(wanted) == 1 else None
+    status = _UNKNOWN_SIZE if len(wanted) > 1 else OK
     fields = _FIELD.findall(body) if _LONGEST_NAME.search(body) else []
     mixed = bool(fields) and not _of_one_result(case, [name for name, *_ in fields])
     values: list[tuple[str, float]] = []
@@ -125,7 +125,7 @@ def _test(case: str, body: str, sizes: list[int], named_device: bool) -> Iterato
         value = float(printed.replace(",", "") + power)
         if name == "msg_size":
             if exact or kind == "size":
-                size, status = int(exact.replace(",", "")) if exact else _exact(round(value), asked), OK
+                size, status = int(exact.replace(",", "")) if exact else _exact(round(value), wanted), OK
         elif kind == "bits" and _METRICS[name] == "bandwidth":
             values.append((name, value / 8))
         elif kind == _METRICS[name]:
@@ -184,13 +184,13 @@ def _loop(first: str, last: str = "", step: str = "1") -> list[int]:
     size, end = parse_size(first), parse_size(last or first)
     factor = int(step[1:]) if step.startswith("*") else 1
     addend = 0 if step.startswith("*") else parse_size(step.removeprefix("+"))
-    found = [size]
-    while size * factor + addend <= end and len(found) < 10_000 and (factor > 1 or addend):
+    sizes = [size]
+    while size * factor + addend <= end and len(sizes) < 10_000 and (factor > 1 or addend):
         size = size * factor + addend
-        found.append(size)
-    return found
+        sizes.append(size)
+    return sizes
 
 
-def _exact(printed: int, asked: list[int]) -> int:
+def _exact(printed: int, sizes: list[int]) -> int:
     """The asked size that `printed` rounds to three digits, `printed` if it rounds none."""
-    return next((size for size in asked if round(size, 3 - len(str(size))) == printed), printed)
+    return next((size for size in sizes if round(size, 3 - len(str(size))) == printed), printed)

@@ -88,15 +88,15 @@ def _run(version: str, body: str, words: Sequence[str]) -> list[Reading]:
     if printed and printed[2]:
         params["msg_size_range"] = printed[2]
     prefix, test = f"{protocol}_" if protocol else "", subcommand or "latency"
-    found = []
+    readings = []
     mib = None if version.startswith("2.") else _MIB.search(body)
     for case, metric, value, status, own in (*_throughput(body, size, mib), *_latencies(body, test)):
         status = f"invalid: {reason[1]}" if reason else status
-        found.append(Reading(prefix + case, metric, value, size, status, {**params, **own}, version))
-    if not found and (reason or "[CLIENT]" in body or subcommand not in ("server", "")):
+        readings.append(Reading(prefix + case, metric, value, size, status, {**params, **own}, version))
+    if not readings and (reason or "[CLIENT]" in body or subcommand not in ("server", "")):
         metric = {"throughput": "bandwidth", "server": "message_rate"}.get(test, "latency")
-        found = [failed(prefix + test, metric, reason[1] if reason else "no result was printed", size)]
-    return found
+        readings = [failed(prefix + test, metric, reason[1] if reason else "no result was printed", size)]
+    return readings
 
 
 #: Case, metric, value, status, qualifiers.

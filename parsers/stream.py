@@ -84,9 +84,9 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 
 def _places(text: str) -> dict[int, frozenset[int]]:
     """The CPUs that each thread is bound to; empty unless each of them is known."""
-    found = _PLACE.findall(text)
-    places = {int(thread): parse_cpus(cpus) for thread, _, cpus in found}
-    complete = all(int(of) == len(places) == len(found) for _, of, _ in found)
+    lines = _PLACE.findall(text)
+    places = {int(thread): parse_cpus(cpus) for thread, _, cpus in lines}
+    complete = all(int(of) == len(places) == len(lines) for _, of, _ in lines)
     return places if complete and set(places) == set(range(len(places))) else {}
 
 

@@ -21,8 +21,8 @@ _Row = dict[str, object]
 
 def _rows(readings: Mapping[str, list[Reading]]) -> Iterator[_Row]:
     """One row a reading, with the file it is from if there are several."""
-    for name, found in readings.items():
-        for reading in found:
+    for name, of_file in readings.items():
+        for reading in of_file:
             row: _Row = {"file": name} if len(readings) > 1 else {}
             row.update({column: getattr(reading, column, None) for column in _COLUMNS})
             row["unit"] = METRICS[reading.metric].unit
@@ -46,11 +46,11 @@ def print_csv(readings: Mapping[str, list[Reading]]) -> None:
 
 def print_table(readings: Mapping[str, list[Reading]]) -> None:
     """Aligned columns; a heading a file if there are several."""
-    for name, found in readings.items():
-        lines = [("case", "size", "metric", "value", "params", "status"), *map(_cells, found)]
+    for name, of_file in readings.items():
+        lines = [("case", "size", "metric", "value", "params", "status"), *map(_cells, of_file)]
         if len(readings) > 1:
             click.echo(f"{name}:")
-        if found:
+        if of_file:
             click.echo("\n".join(columns(lines, right=(1, 3))))
 
 

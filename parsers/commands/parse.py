@@ -45,7 +45,7 @@ def parse(tool: str, files: tuple[str, ...], form: str, command: str) -> None:
     texts = {name: _read(name) for name in dict.fromkeys(files)}
     readings = {name: parsers.parse(tool, text, argv) for name, text in texts.items()}
     FORMATS[form](readings)
-    complaints = [_complaint(tool, name, texts[name], found) for name, found in readings.items()]
+    complaints = [_complaint(tool, name, texts[name], of_file) for name, of_file in readings.items()]
     if any(complaints):
         sys.stdout.flush()
         raise click.ClickException("\n".join(filter(None, complaints)))
@@ -64,13 +64,13 @@ def _read(name: str) -> str:
     return data.decode("utf-16" if utf_16 else "utf-8-sig", "replace")
 
 
-def _complaint(tool: str, name: str, text: str, found: list[Reading]) -> str:
+def _complaint(tool: str, name: str, text: str, readings: list[Reading]) -> str:
     """Why a file is of no use; nothing if it holds a usable reading."""
-    if any(reading.status == OK for reading in found):
+    if any(reading.status == OK for reading in readings):
         return ""
     where = "standard input" if name == _STDIN else name
     if not text.strip():
         return f"{where}: empty"
-    if not found:
+    if not readings:
         return f"{where}: no reading of {tool} in it: another tool's output, or cut off before a result"
-    return f"{where}: no usable reading: {found[0].case} {found[0].status}"
+    return f"{where}: no usable reading: {readings[0].case} {readings[0].status}"

@@ -59,7 +59,11 @@ RAW = "raw"
     help="A case gets more than six launches if all of them take no longer than this.",
 )
 @click.option(
-    "--each", multiple=True, metavar="NAME=V1,V2,…", help="Values of {NAME} in the command; may be repeated."
+    "--each",
+    "placeholders",
+    multiple=True,
+    metavar="NAME=V1,V2,…",
+    help="Values of {NAME} in the command; may be repeated.",
 )
 @click.option(
     "--cases", type=PathParameter(dir_okay=False, exists=True), help="File of JSON lines with the cases."
@@ -96,7 +100,7 @@ def sample(
     precision: float,
     samples_max: int,
     case_s: float,
-    each: tuple[str, ...],
+    placeholders: tuple[str, ...],
     cases: Path | None,
     params: tuple[str, ...],
     seed: int | None,
@@ -131,9 +135,9 @@ def sample(
         if tool not in (RAW, *names()):
             raise click.UsageError(f"--tool {tool}: {_unknown(tool)}")
         goal = Goal(precision / 100, samples_max, case_s)
-        if cases is not None and each:
+        if cases is not None and placeholders:
             raise click.UsageError("--cases and --each exclude each other")
-        of_each = name_values("--each", each, r"(\w+)=(.+)", "NAME=VALUE,VALUE,…")
+        of_each = name_values("--each", placeholders, r"(\w+)=(.+)", "NAME=VALUE,VALUE,…")
         varied = [(name, values.split(",")) for name, values in of_each]
         for name, _ in varied:
             if f"{{{name}}}" not in " ".join(command):

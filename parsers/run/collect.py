@@ -67,7 +67,9 @@ def _measured_node(run: Path) -> str:
     """What a run is known by whose platform has no ``platform_name``: its first measured node by name, else
     this host, which only collects."""
     for path in sorted(run.glob(f"*/work/{ENVIRONMENT}")):
-        if (found := read_environment(path)) and isinstance(name := below(found, "host", "name"), str):
+        if (environment := read_environment(path)) and isinstance(
+            name := below(environment, "host", "name"), str
+        ):
             return name
     return socket.gethostname()
 
@@ -103,16 +105,16 @@ def _records_of_folder(folder: Path, run: Path, origin: Origin, reason: str = ""
     for launch in launches.launches:
         raw = folder / launch.raw
         observed = raw if raw.name.endswith(OBSERVED) else raw.with_suffix(OBSERVED)
-        seen = launch.raw and observed.is_file() and read_text(observed, "replace")
-        if seen:
-            cpus = rank_cpus(seen)
-            how = {**({RANK_CPUS: cpus} if cpus else {}), **watching(seen)}
+        observation = launch.raw and observed.is_file() and read_text(observed, "replace")
+        if observation:
+            cpus = rank_cpus(observation)
+            how = {**({RANK_CPUS: cpus} if cpus else {}), **watching(observation)}
             launch = replace(launch, params={**launch.params, **how})
-        if not (seen and launches.tool == series.OBSERVED):  # what it printed has no parser
+        if not (observation and launches.tool == series.OBSERVED):  # what it printed has no parser
             readings = read_output(folder, launches.tool, launch)
             yield from records_of(launch, readings, origin, raw.relative_to(run).as_posix())
-        if seen:
-            readings = parsers.parse("observed", seen)
+        if observation:
+            readings = parsers.parse("observed", observation)
             yield from records_of(launch, readings, origin, observed.relative_to(run).as_posix())
     missing = launches.planned - len(launches.launches)
     if missing > 0:
@@ -124,6 +126,6 @@ def _records_of_folder(folder: Path, run: Path, origin: Origin, reason: str = ""
 def save_environment(run: Path) -> None:
     """Give a run that has no ``environment.json`` that of its first job."""
     if not (run / ENVIRONMENT).exists():
-        found = sorted(run.glob(f"*/work/{ENVIRONMENT}"))
-        if found:
-            copy(found[0], run / ENVIRONMENT)
+        paths = sorted(run.glob(f"*/work/{ENVIRONMENT}"))
+        if paths:
+            copy(paths[0], run / ENVIRONMENT)

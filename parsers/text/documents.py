@@ -14,20 +14,20 @@ _MOST: Final = 1e30
 def object_of(text: str) -> dict[str, Any]:
     """The object that a text is; an empty one of any other text."""
     try:
-        found = parse_json(text)
+        document = parse_json(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def object_below(value: Any, name: str) -> dict[str, Any]:
     """The object below a name; an empty one where there is none."""
-    found = below(value, name)
-    return found if isinstance(found, dict) else {}
+    inner = below(value, name)
+    return inner if isinstance(inner, dict) else {}
 
 
 def number_below(value: Any, name: str) -> float | None:
     """The number below a name, which is not below 0; None where there is none."""
-    found = below(value, name)
-    whole = isinstance(found, int | float) and not isinstance(found, bool)
-    return float(found) if whole and 0 <= found < _MOST else None
+    number = below(value, name)
+    whole = isinstance(number, int | float) and not isinstance(number, bool)
+    return float(number) if whole and 0 <= number < _MOST else None

@@ -17,11 +17,11 @@ _NOTED: Final = ("target", "filesystem", "device", "file_size", "filled", "other
 
 def place_of_files(text: str) -> dict[str, str]:
     """Target, file system and device as params; none where the line is not there."""
-    found = _HEAD.search(text)
-    return noted(object_of(found[1])) if found else {}
+    match = _HEAD.search(text)
+    return noted(object_of(match[1])) if match else {}
 
 
 def noted(head: Mapping[str, Any]) -> dict[str, str]:
     """The params that such an object tells."""
-    told = {name: head.get(name) for name in _NOTED}
-    return {name: str(value) for name, value in told.items() if isinstance(value, str | int) and value}
+    values = {name: head.get(name) for name in _NOTED}
+    return {name: str(value) for name, value in values.items() if isinstance(value, str | int) and value}

@@ -16,7 +16,7 @@ _VERSION: Final = re.compile(r"\nVersion = [^\n]*?([0-9]{1,5}(?:\.[0-9]{1,9}){1,
 _KERNELS: Final = re.compile(r"\nKernels = (\w{1,40})(?=\n)")
 _CPUS: Final = re.compile(r"\nCPUs = ([0-9][0-9,-]{0,400})(?=\n)")
 _REQUESTED: Final = re.compile(rf"\nThreads requested = ({WHOLE})(?=\n)")
-_TOLD: Final = re.compile(rf"\nThreads of the library = ({WHOLE})(?=\n)")
+_USED: Final = re.compile(rf"\nThreads of the library = ({WHOLE})(?=\n)")
 #: The error of a result in parts of what rounding explains; a failed one has no number.
 ERROR: Final = rf"{SCIENTIFIC}|-?nan|inf"
 _END: Final = "\nComplete\n"
@@ -50,17 +50,17 @@ def readings_of(text: str, driver: str, case: str, rows: Rows) -> Iterator[Readi
 
 def _library_of(lines: str) -> tuple[dict[str, str], str, str]:
     """(params, version, what is wrong with the threads) of the lines above the table."""
-    found = {
+    matches = {
         "library": _LIBRARY.search(lines),
         "kernel": _KERNELS.search(lines),
         "threads": _REQUESTED.search(lines),
         "thread_cpus": _CPUS.search(lines),
     }
-    params = {name: match[1] for name, match in found.items() if match and match[1] != _UNKNOWN}
-    version, told = _VERSION.search(lines), _TOLD.search(lines)
+    params = {name: match[1] for name, match in matches.items() if match and match[1] != _UNKNOWN}
+    version, threads_used = _VERSION.search(lines), _USED.search(lines)
     wrong, threads = "", int(params.get("threads", 0))
-    if told and int(told[1]) != threads:
-        wrong = f"the library has {told[1]} threads, {threads} were asked for"
+    if threads_used and int(threads_used[1]) != threads:
+        wrong = f"the library has {threads_used[1]} threads, {threads} were asked for"
     elif "thread_cpus" in params:
         try:
             few = len(parse_cpus(params["thread_cpus"])) < threads

@@ -25,13 +25,13 @@ def analyse(
     many nodes are shown with it. 1 is a node, under which all applications are shown with what each of their
     nodes did. message_size: network ceilings at that size in bytes instead of the best one.
     """
-    found = find_ceilings(records, platform, message_size)
+    roofline = find_ceilings(records, platform, message_size)
     applications = find_applications(records)
     if nodes > 1:
-        found = _job(found, nodes)
+        roofline = _job(roofline, nodes)
         applications = [application.of_job() for application in applications if application.nodes == nodes]
     return replace(
-        found,
+        roofline,
         applications=tuple(applications),
         mpi=tuple(mpi_ceilings(records)),
         callers=tuple(find_callers(records)),
@@ -45,15 +45,15 @@ def _job(roofline: Roofline, nodes: int) -> Roofline:
     of I/O only what as many nodes at once have reached is one.
     """
     ceilings = [
-        each
-        for each in roofline.ceilings
-        if not (each.kind == "network" and each.nodes == 1)
-        and not (each.kind == "io" and each.nodes != nodes)
+        ceiling
+        for ceiling in roofline.ceilings
+        if not (ceiling.kind == "network" and ceiling.nodes == 1)
+        and not (ceiling.kind == "io" and ceiling.nodes != nodes)
     ]
 
-    def times(each: Ceiling) -> Ceiling:
-        low, high, nominal = (end and end * nodes for end in (each.low, each.high, each.nominal))
-        return replace(each, value=each.value * nodes, low=low, high=high, nominal=nominal)
+    def times(ceiling: Ceiling) -> Ceiling:
+        low, high, nominal = (end and end * nodes for end in (ceiling.low, ceiling.high, ceiling.nominal))
+        return replace(ceiling, value=ceiling.value * nodes, low=low, high=high, nominal=nominal)
 
     return replace(
         roofline,

@@ -115,8 +115,8 @@ def find_ceilings(
         first=min(times, default=""),
         last=max(times, default=""),
         ceilings=tuple(
-            replace(each, watts=_watts(each, watts))
-            for each in (
+            replace(ceiling, watts=_watts(ceiling, watts))
+            for ceiling in (
                 *_compute(used, platform),
                 *memory,
                 *_network(bandwidths, platform, message_size),
@@ -136,11 +136,11 @@ def find_ceilings(
 
 def measured_curves(records: Iterable[Record], wanted: Callable[[Test], bool]) -> list[Curve]:
     """Curves over the message size of the tests whose row is wanted, bandwidths first."""
-    found = [record for record in records if wanted(catalogue.row_of(record)) and _at_its_best(record)]
+    chosen = [record for record in records if wanted(catalogue.row_of(record)) and _at_its_best(record)]
     return [
         curve
         for metric in ("bandwidth", "latency")
-        for curve in _curves(metric, _samples(record for record in found if record.metric == metric))
+        for curve in _curves(metric, _samples(record for record in chosen if record.metric == metric))
     ]
 
 
@@ -160,13 +160,13 @@ def _at_its_best(record: Record) -> bool:
 
 def _link_tests(records: Iterable[Record], metric: str) -> list[Record]:
     """Tests between two processes: all but what was sent, wherever the same test also says what arrived."""
-    found = [
+    tests = [
         record
         for record in records
         if record.metric == metric and catalogue.row_of(record).between_two and _at_its_best(record)
     ]
-    received = {(r.benchmark, r.case) for r in found if r.params.get("side") != "send"}
-    return [r for r in found if r.params.get("side") != "send" or (r.benchmark, r.case) not in received]
+    received = {(r.benchmark, r.case) for r in tests if r.params.get("side") != "send"}
+    return [r for r in tests if r.params.get("side") != "send" or (r.benchmark, r.case) not in received]
 
 
 def _compute(records: Sequence[Record], platform: Platform | None) -> Iterator[Ceiling]:
@@ -188,11 +188,11 @@ def _compute(records: Sequence[Record], platform: Platform | None) -> Iterator[C
         elif row.quantity == "HPL" and not statistic and record.nodes == 1:
             groups["HPL"].append(record)
     products = [rate for rate in kernel_rates(records) if rate.routine in PRODUCTS]
-    for name, found in groups.items():
-        if found:
+    for name, samples in groups.items():
+        if samples:
             precision: Precision = "single" if name == "peak single" else "double"
             nominal = platform.peak_flops(precision) if platform else None
-            ceiling = _ceiling("compute", name, _best(_samples(found)), nominal, precision=precision)
+            ceiling = _ceiling("compute", name, _best(_samples(samples)), nominal, precision=precision)
             note = ""
             if name == "dgemm":
                 note = measured_text(products).removeprefix("dgemm reaches ")
@@ -221,21 +221,21 @@ def _memory(
     ceilings, kernels = [], []
     for (level, stream), samples in sorted(groups.items()):
         nominal = platform.memory_bandwidth if platform and level == "MEM" else None
-        found = {
+        by_kernel = {
             kernel: _ceiling(
                 "memory", f"{stream or level} {kernel}", _best(_samples(of)), nominal, level=level
             )
             for kernel, of in samples.items()
         }
         wanted = "triad" if stream else "load"
-        if wanted in found:
-            leading = found.pop(wanted)
-            leading = _noted(leading, "" if stream else _outdone(leading, found.values()))
+        if wanted in by_kernel:
+            leading = by_kernel.pop(wanted)
+            leading = _noted(leading, "" if stream else _outdone(leading, by_kernel.values()))
         else:
-            leading = found.pop(max(found, key=lambda kernel: found[kernel].value))
+            leading = by_kernel.pop(max(by_kernel, key=lambda kernel: by_kernel[kernel].value))
             leading = _noted(leading, f"no {wanted} kernel was measured")
         ceilings.append(leading)
-        kernels += sorted(found.values(), key=lambda ceiling: ceiling.name)
+        kernels += sorted(by_kernel.values(), key=lambda ceiling: ceiling.name)
     return tuple(ceilings), tuple(kernels)
 
 
@@ -257,14 +257,14 @@ def _network(
     for key, sizes in measurements.items():
         benchmark, case, nodes, params = key
         groups[benchmark, case, nodes, json.loads(params).get("interface", "")][key] = sizes
-    found = {}
+    by_place = {}
     for place, variants in groups.items():
         nominal = _link_rate(platform, place[2], place[3])
         if message_size is None:
-            found[place] = _ceiling("network", "", _best(variants), nominal)
+            by_place[place] = _ceiling("network", "", _best(variants), nominal)
         elif (ceiling := _at_size(variants, message_size, nominal)) is not None:
-            found[place] = ceiling
-    for ceiling in sorted(_named(found), key=lambda ceiling: (-ceiling.value, ceiling.name)):
+            by_place[place] = ceiling
+    for ceiling in sorted(_named(by_place), key=lambda ceiling: (-ceiling.value, ceiling.name)):
         sent = ceiling.params.get("side") == "send"
         yield _noted(ceiling, "counts what was sent, not what arrived" if sent else "")
 
@@ -279,7 +279,7 @@ def _io(records: Iterable[Record], platform: Platform | None) -> Iterator[Ceilin
             a_node = replaced(record, value=(record.value or 0.0) / record.nodes)
             groups[record.benchmark, IO_DIRECTIONS[quantity], target, record.nodes].append(a_node)
     spans = Counter(place[:3] for place in groups)
-    found = []
+    ceilings = []
     for place, of in groups.items():
         benchmark, direction, target, nodes = place
         name = " ".join(filter(None, (benchmark, direction, target if target != "run" else "")))
@@ -289,8 +289,8 @@ def _io(records: Iterable[Record], platform: Platform | None) -> Iterator[Ceilin
         ceiling = _ceiling("io", name, _best(_samples(of)), nominal)
         kinds = {record.params["filesystem"] for record in of if record.params.get("filesystem")}
         at_once = f"the share of one of {nodes} nodes that did so at once" if nodes > 1 else ""
-        found.append(_noted(ceiling, "; ".join(filter(None, [", ".join(sorted(kinds)), at_once]))))
-    yield from sorted(found, key=lambda ceiling: (-ceiling.value, ceiling.name))
+        ceilings.append(_noted(ceiling, "; ".join(filter(None, [", ".join(sorted(kinds)), at_once]))))
+    yield from sorted(ceilings, key=lambda ceiling: (-ceiling.value, ceiling.name))
 
 
 def _gpus(records: Iterable[Record], platform: Platform | None) -> Iterator[Ceiling]:
@@ -307,17 +307,17 @@ def _gpus(records: Iterable[Record], platform: Platform | None) -> Iterator[Ceil
             peaks[record.params.get("precision", "")].append(record)
         elif name and record.params.get("host_memory") != "pageable":
             paths[name].append(record)
-    for precision, found in peaks.items():
+    for precision, samples in peaks.items():
         nominal = limits.flops(precision)
-        best = _best(_samples(found))
+        best = _best(_samples(samples))
         ceiling = _ceiling("GPU compute", f"GPU {precision}", best, nominal, precision=precision)
-        yield _noted(ceiling, _slowest_gpu(found, ceiling))
+        yield _noted(ceiling, _slowest_gpu(samples, ceiling))
     ceilings = []
-    for name, found in paths.items():
-        level = found[0].params.get("level", "")
+    for name, samples in paths.items():
+        level = samples[0].params.get("level", "")
         nominal = {"MEM": limits.memory_bandwidth, "": limits.link_bandwidth}.get(level)
-        ceiling = _ceiling("GPU bandwidth", name, _best(_samples(found)), nominal, level=level)
-        ceilings.append(_noted(ceiling, _slowest_gpu(found, ceiling)))
+        ceiling = _ceiling("GPU bandwidth", name, _best(_samples(samples)), nominal, level=level)
+        ceilings.append(_noted(ceiling, _slowest_gpu(samples, ceiling)))
     yield from sorted(ceilings, key=lambda ceiling: -ceiling.value)
 
 
@@ -329,7 +329,10 @@ def _slowest_gpu(records: Iterable[Record], best: Ceiling) -> str:
             gpus[" of ".join((record.params.get(GPU, ""), *record.hosts))].append(record)
     if len(gpus) < 2:
         return ""
-    name, least = min(((name, _median(found)) for name, found in gpus.items()), key=lambda each: each[1])
+    name, least = min(
+        ((name, _median(samples)) for name, samples in gpus.items()),
+        key=lambda name_and_median: name_and_median[1],
+    )
     return f"the best of {len(gpus)} GPUs; the slowest, {name}, has {format_quantity(least, best.unit, 3)}"
 
 
@@ -342,10 +345,10 @@ def _reaches_storage(record: Record) -> bool:
     return record.benchmark == "ior" or params.get("direct") == "1" or written_out
 
 
-def _named(found: Mapping[_Place, E]) -> Iterator[E]:
+def _named(estimates: Mapping[_Place, E]) -> Iterator[E]:
     """Named by their tests, and by nodes and interface where a test has several."""
-    spans = Counter((benchmark, case) for benchmark, case, *_ in found)
-    for (benchmark, case, nodes, interface), estimate in found.items():
+    spans = Counter((benchmark, case) for benchmark, case, *_ in estimates)
+    for (benchmark, case, nodes, interface), estimate in estimates.items():
         name = test_name(benchmark, case)
         if spans[benchmark, case] > 1:
             name += f", {plural(nodes, 'node')}" + (f", {interface}" if interface else "")
@@ -417,11 +420,11 @@ def _latencies(measurements: _Samples) -> tuple[Estimate, ...]:
     for (benchmark, case, nodes, _), sizes in measurements.items():
         smallest = min(_repeated_enough(sizes.values()), key=lambda samples: samples[0].size or 0)
         groups[benchmark, case, nodes, ""].append(smallest)
-    found = {
+    by_place = {
         place: Estimate(name="", **_measured(min(_repeated_enough(candidates), key=_median)))
         for place, candidates in groups.items()
     }
-    return tuple(sorted(_named(found), key=lambda estimate: (estimate.nodes, estimate.value)))
+    return tuple(sorted(_named(by_place), key=lambda estimate: (estimate.nodes, estimate.value)))
 
 
 def _loads(records: Iterable[Record]) -> Iterator[Estimate]:
@@ -431,8 +434,8 @@ def _loads(records: Iterable[Record]) -> Iterator[Estimate]:
         level = record.params.get("level", "")
         if catalogue.row_of(record).quantity == "memory latency" and _LEVEL.fullmatch(level):
             levels[level].append(record)
-    for level, found in sorted(levels.items()):
-        variants = [samples for sizes in _samples(found).values() for samples in sizes.values()]
+    for level, of_level in sorted(levels.items()):
+        variants = [samples for sizes in _samples(of_level).values() for samples in sizes.values()]
         yield Estimate(name=f"{level} latency", **_measured(min(_repeated_enough(variants), key=_median)))
 
 
@@ -441,7 +444,7 @@ def _dependent(loads: Iterable[Estimate]) -> Ceiling | None:
 
     The latency is that of an idle memory, so it is an upper bound.
     """
-    load = next((each for each in loads if each.params.get("level") == "MEM"), None)
+    load = next((candidate for candidate in loads if candidate.params.get("level") == "MEM"), None)
     if load is None or not all(load.params.get(name, "").isdecimal() for name in ("cpus", "line")):
         return None
     cpus, line = int(load.params["cpus"]), int(load.params["line"])
@@ -449,15 +452,15 @@ def _dependent(loads: Iterable[Estimate]) -> Ceiling | None:
     def rate(seconds: float | None) -> float | None:
         return cpus * line / seconds if seconds else None
 
-    told = {each.name: getattr(load, each.name) for each in fields(Estimate)}
-    told |= {
+    values = {field.name: getattr(load, field.name) for field in fields(Estimate)}
+    values |= {
         "name": "MEM dependent loads", "unit": "B/s", "value": rate(load.value), "low": rate(load.high),
         "high": rate(load.low),
     }  # fmt: skip
     note = f"on {cpus} CPUs at once, each with one line of {line} B after another"
     if float(load.params.get("huge_pages", 1)) < ENOUGH_HUGE:
         note += ", and with the walks of the page table, for there were no huge pages"
-    return Ceiling(kind="memory", level="MEM", note=note, **told)
+    return Ceiling(kind="memory", level="MEM", note=note, **values)
 
 
 def _curves(metric: str, measurements: _Samples) -> Iterator[Curve]:
@@ -476,12 +479,12 @@ def _curves(metric: str, measurements: _Samples) -> Iterator[Curve]:
 
 def _samples(records: Iterable[Record]) -> _Samples:
     """Repeats of one measurement in one place together."""
-    found: defaultdict[_Measurement, dict[int | None, list[Record]]] = defaultdict(dict)
+    samples: defaultdict[_Measurement, dict[int | None, list[Record]]] = defaultdict(dict)
     for record in records:
         params = Series.of(record).by_name | placement(record.params)
         key = (record.benchmark, record.case, record.nodes, json.dumps(params, sort_keys=True))
-        found[key].setdefault(record.size, []).append(record)
-    return dict(found)
+        samples[key].setdefault(record.size, []).append(record)
+    return dict(samples)
 
 
 def _best(measurements: _Samples) -> list[Record]:
@@ -495,9 +498,9 @@ def _best(measurements: _Samples) -> list[Record]:
 def _repeated_enough(candidates: Iterable[list[Record]]) -> list[list[Record]]:
     """Those of six samples where there are any; else of the most that there are: one lucky sample must not
     win."""
-    found = list(candidates)
-    enough = min(MIN_SAMPLES, max(map(len, found)))
-    return [samples for samples in found if len(samples) >= enough]
+    repeated = list(candidates)
+    enough = min(MIN_SAMPLES, max(map(len, repeated)))
+    return [samples for samples in repeated if len(samples) >= enough]
 
 
 def _values(samples: Sequence[Record]) -> list[float]:
@@ -535,9 +538,9 @@ def _ceiling(kind: Kind, name: str, samples: Sequence[Record], nominal: float | 
 def _watts(ceiling: Ceiling, by_raw: Mapping[str, float]) -> float | None:
     """What a ceiling's launches took at the median, all nodes together; for I/O, whose rate is a node's, a
     node."""
-    found = [by_raw[raw] for raw in ceiling.raw if raw in by_raw]
+    watts = [by_raw[raw] for raw in ceiling.raw if raw in by_raw]
     nodes = ceiling.nodes if ceiling.kind == "io" else 1
-    return summarise(found).median / nodes if found else None
+    return summarise(watts).median / nodes if watts else None
 
 
 def _noted(ceiling: Ceiling, note: str) -> Ceiling:

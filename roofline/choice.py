@@ -74,32 +74,40 @@ class PlannedMeasurement(NamedTuple):
 
 def jobs_of(measured: Iterable[str], layers: Collection[Layer], cluster: bool) -> list[PlannedMeasurement]:
     """What measures these on each of the layers, a job a benchmark."""
-    found: dict[str, list[Measurement]] = {}
+    by_benchmark: dict[str, list[Measurement]] = {}
     for what in measured:
         for layer in layers:
-            fitting = [each for each in MEASUREMENTS if (each.of, each.layer) == (what, layer)]
-            for each in fitting[:1]:
-                beside = found.setdefault(each.benchmark, [])
-                if each.set not in [other.set for other in beside]:  # else it is measured at once
-                    beside.append(each)
-    return [_job(benchmark, each, cluster) for benchmark, each in found.items()]
+            fitting = [
+                measurement
+                for measurement in MEASUREMENTS
+                if (measurement.of, measurement.layer) == (what, layer)
+            ]
+            for measurement in fitting[:1]:
+                beside = by_benchmark.setdefault(measurement.benchmark, [])
+                if measurement.set not in [other.set for other in beside]:  # else it is measured at once
+                    beside.append(measurement)
+    return [_job(benchmark, chosen, cluster) for benchmark, chosen in by_benchmark.items()]
 
 
 def _job(benchmark: str, measured: Sequence[Measurement], cluster: bool) -> PlannedMeasurement:
     settings: dict[str, dict[str, None]] = {}
-    for each in measured:
-        for name, value in {**each.set, **(each.cluster if cluster else {})}.items():
+    for measurement in measured:
+        for name, value in {**measurement.set, **(measurement.cluster if cluster else {})}.items():
             settings.setdefault(name, {})[value] = None
     return PlannedMeasurement(
         benchmark,
         {name: ",".join(values) for name, values in settings.items()},
-        sum(each.jobs for each in measured),
-        sum(each.launches for each in measured),
+        sum(measurement.jobs for measurement in measured),
+        sum(measurement.launches for measurement in measured),
     )
 
 
 def measures(benchmark: str, what: str, platform: str) -> str:
     """The command by which a benchmark measures `what` at sizes enough for a model."""
-    fitting = [each for each in MEASUREMENTS if (each.of, each.benchmark) == (what, benchmark)]
+    fitting = [
+        measurement
+        for measurement in MEASUREMENTS
+        if (measurement.of, measurement.benchmark) == (what, benchmark)
+    ]
     job = _job(benchmark, fitting[:1], cluster=False) if fitting else PlannedMeasurement(benchmark, {}, 1, 1)
     return shlex.join(job.words(platform))

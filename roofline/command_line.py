@@ -26,7 +26,7 @@ def read_records(paths: Sequence[Path]) -> list[Record]:
 
     Runs of one name in several folders (every folder of runs begins with 000000) get their folder's.
     """
-    found: list[Record] = []
+    records: list[Record] = []
     names: set[str] = set()
     for file, path in {records_file(path).resolve(): path for path in paths}.items():
         try:
@@ -38,9 +38,9 @@ def read_records(paths: Sequence[Path]) -> list[Record]:
         except (ValueError, csv.Error) as error:
             raise failure(f"no records: {error}") from None
         own = {record.run for record in read}
-        found += [replace(record, run=f"{path}/{record.run}") for record in read] if own & names else read
+        records += [replace(record, run=f"{path}/{record.run}") for record in read] if own & names else read
         names |= own
-    return found
+    return records
 
 
 def picture_folder(paths: Sequence[Path]) -> Path:

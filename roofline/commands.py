@@ -69,15 +69,15 @@ def roofline(
         return
     platform = _platform(platform_name, read)
     read = _one_platform(read, platform)
-    found = analyse(read, platform, nodes, size)
-    if not (found.ceilings or found.latencies or found.applications or found.callers):
-        raise failure(_nothing_usable(found, len(read)), 1)
+    analysed = analyse(read, platform, nodes, size)
+    if not (analysed.ceilings or analysed.latencies or analysed.applications or analysed.callers):
+        raise failure(_nothing_usable(analysed, len(read)), 1)
     if as_json:
-        click.echo(json.dumps(to_document(found), indent=1))
+        click.echo(json.dumps(to_document(analysed), indent=1))
     else:
-        click.echo(sentences(format_roofline(found)) + "\n")
+        click.echo(sentences(format_roofline(analysed)) + "\n")
     try:
-        paths = write_pictures(found, folder)
+        paths = write_pictures(analysed, folder)
     except OSError as error:
         raise failure(cannot_write(folder, error)) from None
     for path in paths:
@@ -90,7 +90,7 @@ def roofline(
         )
 
 
-def write_pictures(found: Roofline, folder: Path) -> list[Path]:
+def write_pictures(roofline: Roofline, folder: Path) -> list[Path]:
     """Write roofline.json, the pictures and the page where there is a roof, and the MPI roofline's pictures
     where there are MPI operations; give back their paths.
 
@@ -108,11 +108,11 @@ def write_pictures(found: Roofline, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     pictures = [folder / f"roofline.{suffix}" for suffix in ("png", "svg", "html")]
     mpi = [folder / f"mpi-roofline.{suffix}" for suffix in ("png", "svg")]
-    write_whole(folder / "roofline.json", json.dumps(to_document(found), indent=1) + "\n")
+    write_whole(folder / "roofline.json", json.dumps(to_document(roofline), indent=1) + "\n")
     with replacing(pictures[0]) as png, replacing(pictures[1]) as svg, replacing(pictures[2]) as html:
-        roof = draw(found, [png, svg]) and write_page(found, html)
+        roof = draw(roofline, [png, svg]) and write_page(roofline, html)
     with replacing(mpi[0]) as png, replacing(mpi[1]) as svg:
-        operations = draw_mpi(found, [png, svg])
+        operations = draw_mpi(roofline, [png, svg])
     absent = ([] if roof else pictures) + ([] if operations else mpi)
     for path in absent:
         path.unlink(missing_ok=True)
@@ -145,22 +145,27 @@ def _overlay(
         check(groups)
     except ValueError as error:
         raise failure(f"--overlay {by}: {error}; give fewer RECORDS") from None
-    found = {
+    rooflines = {
         name: analyse(some, _platform(platform_name, some), nodes, message_size)
         for name, some in groups.items()
     }
-    document = {"schema": SCHEMA, "overlay": by, "rooflines": {n: to_document(r) for n, r in found.items()}}
+    document = {
+        "schema": SCHEMA,
+        "overlay": by,
+        "rooflines": {n: to_document(r) for n, r in rooflines.items()},
+    }
     if as_json:
         click.echo(json.dumps(document, indent=1))
     else:
         click.echo(
-            "\n\n".join(f"{by} {name}\n{format_roofline(each)}" for name, each in found.items()) + "\n"
+            "\n\n".join(f"{by} {name}\n{format_roofline(roofline)}" for name, roofline in rooflines.items())
+            + "\n"
         )
     paths = [folder / f"overlay.{suffix}" for suffix in ("png", "svg")]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(paths[0]) as png, replacing(paths[1]) as svg:
-            drawn = draw_overlay(found, f"Rooflines by {by}", [png, svg])
+            drawn = draw_overlay(rooflines, f"Rooflines by {by}", [png, svg])
         write_whole(folder / "overlay.json", json.dumps(document, indent=1) + "\n")
     except OSError as error:
         raise failure(cannot_write(folder, error)) from None
@@ -168,7 +173,9 @@ def _overlay(
         click.echo(path, err=as_json)
     if not drawn:
         raise failure(f"--overlay {by}: none of them has a compute ceiling, so there is no roof to draw", 1)
-    roofless = [name for name, each in found.items() if not (each.of_kind(*ROOFS) or each.theoretical)]
+    roofless = [
+        name for name, roofline in rooflines.items() if not (roofline.of_kind(*ROOFS) or roofline.theoretical)
+    ]
     if roofless:
         click.echo(f"Not in the picture, without a compute ceiling: {', '.join(roofless)}.", err=True)
 
@@ -204,14 +211,14 @@ def _platform(name: str | None, records: Sequence[Record]) -> Platform | None:
     from npc.validity.run import platform_of
 
     try:
-        found = platform_of(records, name or "")
+        platform = platform_of(records, name or "")
     except OSError as error:
         raise failure(f"{error.filename}: {error.strerror}") from None
     except InvalidPlatform as error:
         raise failure(str(error)) from None
-    if name and found is None:
+    if name and platform is None:
         raise failure(f"--platform {name}: there is no such file, and no platforms/{name}/platform.toml")
-    return found
+    return platform
 
 
 def _one_platform(records: list[Record], platform: Platform | None) -> list[Record]:
@@ -224,10 +231,10 @@ def _one_platform(records: list[Record], platform: Platform | None) -> list[Reco
     return [record for record in records if record.platform == platform.name]
 
 
-def _nothing_usable(found: Roofline, read: int) -> str:
+def _nothing_usable(roofline: Roofline, read: int) -> str:
     if not read:
         return "there are no records"
-    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(found.dropped.items()))
-    other = read - sum(found.dropped.values())
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(roofline.dropped.items()))
+    other = read - sum(roofline.dropped.values())
     parts = [reasons, f"{other} of tests that give no ceiling" if other else ""]
     return f"none of the {read} records can be used: {'; '.join(filter(None, parts))}"

@@ -87,7 +87,7 @@ def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sw
     spans = {(metric, label): set[str]() for metric, label, *_ in groups}
     for metric, label, _, nodes, _ in groups:
         spans[metric, label].add(nodes)
-    found = []
+    lines = []
     for (metric, label, mpi, nodes, network), sizes in sorted(groups.items()):
         if len(sizes) < 2:
             continue
@@ -96,8 +96,8 @@ def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sw
         points = {
             size: summarise([r.value for r in sizes[size] if r.value is not None]) for size in sorted(sizes)
         }
-        found.append(SweepLine(name, metric, mpi, points, dict(sizes), network))
-    return found
+        lines.append(SweepLine(name, metric, mpi, points, dict(sizes), network))
+    return lines
 
 
 def _wanted(record: Record, cases: Sequence[str]) -> bool:
@@ -116,9 +116,9 @@ def by_network(sweeps: Iterable[SweepLine]) -> dict[str, list[SweepLine]]:
     named = sorted({sweep.network for sweep in sweeps} - {""})
     if len(named) < 2:
         return {"": sweeps}
-    found = {f"over {name}": [sweep for sweep in sweeps if sweep.network == name] for name in named}
+    panels = {f"over {name}": [sweep for sweep in sweeps if sweep.network == name] for name in named}
     unnamed = [sweep for sweep in sweeps if not sweep.network]
-    return found | ({"over a network that is not recorded": unnamed} if unnamed else {})
+    return panels | ({"over a network that is not recorded": unnamed} if unnamed else {})
 
 
 def draw_sweeps(sweeps: Sequence[SweepLine], title: str, paths: Sequence[Path]) -> bool:

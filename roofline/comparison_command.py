@@ -36,14 +36,14 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
     from npc.validity.disturbance import in_words, remark
 
     read = read_records(records)
-    found = find_sweeps(read, cases)
-    if not found:
+    sweeps = find_sweeps(read, cases)
+    if not sweeps:
         usable = sum(record.ok for record in read)
         chosen = f" of {', '.join(cases)} (--case)" if cases else ""
         raise failure(
             f"none of the {usable} usable records is of a test{chosen} at two message sizes or more", 1
         )
-    disturbed = in_words(record for one in found for some in one.records.values() for record in some)
+    disturbed = in_words(record for one in sweeps for some in one.records.values() for record in some)
     if as_json:
         lines = [
             {
@@ -54,20 +54,20 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
                 "network": one.network,
                 "points": [{"size": size, **point._asdict()} for size, point in one.points.items()],
             }
-            for one in found
+            for one in sweeps
         ]
         platforms = sorted({record.platform for record in read})
         document = {"schema": 1, "platforms": platforms, "disturbed": disturbed, "sweeps": lines}
         click.echo(json.dumps(document, indent=1))
     else:
-        click.echo("\n\n".join(filter(None, (format_sweeps(found), remark(disturbed)))) + "\n")
+        click.echo("\n\n".join(filter(None, (format_sweeps(sweeps), remark(disturbed)))) + "\n")
     folder = output or picture_folder(records)
     paths = [folder / "sweep.png", folder / "sweep.svg"]
     title = ", ".join(sorted({record.platform for record in read}))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(paths[0]) as png, replacing(paths[1]) as svg:
-            draw_sweeps(found, title, [png, svg])
+            draw_sweeps(sweeps, title, [png, svg])
     except OSError as error:
         raise failure(cannot_write(folder, error)) from None
     for path in paths:

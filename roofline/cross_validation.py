@@ -52,7 +52,7 @@ class ModelComparison:
         errors: Mapping[str, Sequence[float]],
     ) -> ModelComparison:
         """The comparison of models, the simplest first, by their relative errors at the same sizes."""
-        medians = {name: median(each) for name, each in errors.items()}
+        medians = {name: median(of_model) for name, of_model in errors.items()}
         least = min(medians, key=lambda name: medians[name])
         equal = [name for name in errors if name == least or _ties(errors[name], errors[least])]
         return cls(source, observable, first, last, medians, equal[0], tuple(equal[1:]))
@@ -68,9 +68,9 @@ def compare(
 
     held_out: model → ln(measured/predicted) at each x, the simplest model first.
     """
-    errors = {name: relative_errors(each) for name, each in held_out.items()}
+    errors = {name: relative_errors(of_model) for name, of_model in held_out.items()}
     for observable, first, last in parts:
-        shown = {name: each[first : last + 1] for name, each in errors.items()}
+        shown = {name: of_model[first : last + 1] for name, of_model in errors.items()}
         yield ModelComparison.of(source, observable, x[first], x[last], shown)
 
 
@@ -78,7 +78,7 @@ def _ties(errors: Sequence[float], least: Sequence[float]) -> bool:
     """Whether the errors are larger than the least ones by no factor beyond its own standard error."""
     more = [_logarithm(a) - _logarithm(b) for a, b in zip(errors, least, strict=True)]
     middle = median(more)
-    spread = median(abs(each - middle) for each in more)
+    spread = median(abs(logarithm - middle) for logarithm in more)
     return middle <= _OF_MEDIAN * spread / math.sqrt(len(more))
 
 

@@ -50,8 +50,8 @@ def _ceiling(ceiling: Ceiling) -> dict[str, Any]:
 
 
 def _sized(size: int | None, summary: Summary) -> dict[str, Any]:
-    told = summary._asdict()
-    return {"size": size, "value": told.pop("median"), **told}
+    values = summary._asdict()
+    return {"size": size, "value": values.pop("median"), **values}
 
 
 def _point(application: Application, roofline: Roofline) -> dict[str, Any]:

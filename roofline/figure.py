@@ -163,11 +163,11 @@ def _theoretical(words: str, peak: float, scene: Scene) -> Trace:
 def _drops(scene: Scene) -> Iterator[DropLine]:
     """The intensities of the ridge points of the first peak, of each group from its first to its last."""
     groups = {line.ceiling.name: line.group for line in scene.lines}
-    found: dict[str, list[tuple[Ridge, Stroke]]] = {}
+    by_group: dict[str, list[tuple[Ridge, Stroke]]] = {}
     for ridge, stroke in scene.ridges:
         if ridge.compute == scene.ridges[0][0].compute:
-            found.setdefault(groups[ridge.bandwidth], []).append((ridge, stroke))
-    for members in found.values():
+            by_group.setdefault(groups[ridge.bandwidth], []).append((ridge, stroke))
+    for members in by_group.values():
         (first, stroke), (last, _) = min(members, key=_at_intensity), max(members, key=_at_intensity)
         words = dict.fromkeys(map(intensity_text, (first.intensity, last.intensity)))
         yield DropLine(first.intensity, first.performance, "–".join(words), stroke.colour)
@@ -282,7 +282,7 @@ def _trail(point: Point, name: str, leads: str) -> Trace:
 def _when(night: NightMedians, application: Application) -> str:
     """The date of a night (UTC), with its time where a day has several."""
     day = night.time[:10]
-    several = sum(each.time[:10] == day for each in application.nights) > 1
+    several = sum(one.time[:10] == day for one in application.nights) > 1
     return night.time[:16].replace("T", " ") if several else day
 
 

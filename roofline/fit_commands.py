@@ -48,17 +48,17 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
     from npc.roofline.fits import fit_records
 
     read = read_records(records)
-    found = fit_records(read)
-    if not found.fits:
-        reasons = "".join(f"; {name}: {reason}" for name, reason in found.skipped.items())
+    fits = fit_records(read)
+    if not fits.fits:
+        reasons = "".join(f"; {name}: {reason}" for name, reason in fits.skipped.items())
         bad = sum(not record.ok for record in read)
         reasons += f"; {bad} of them failed or are invalid (npc check says why)" if bad else ""
-        rest = "\n  ".join(["\nThis measures one:", *found.rest])
+        rest = "\n  ".join(["\nThis measures one:", *fits.rest])
         raise failure(
             f"none of the {len(read)} records is part of a sweep over the message size{reasons}{rest}", 1
         )
-    document = to_document(found)
-    click.echo(json.dumps(document, indent=1) if as_json else sentences(format_fits(found)))
+    document = to_document(fits)
+    click.echo(json.dumps(document, indent=1) if as_json else sentences(format_fits(fits)))
     if output:
         from npc.files import cannot_write, write_whole
 
@@ -73,7 +73,7 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
 
         try:
             with replacing(plot) as partial:
-                drawn = draw(found.fits, partial, of_records(read))
+                drawn = draw(fits.fits, partial, of_records(read))
         except OSError as error:
             raise failure(cannot_write(plot, error, "--plot")) from None
         except ValueError as error:
@@ -146,8 +146,8 @@ def predict(
         every = list(predict_times(believed, operation or _OPERATIONS, ranks, sizes, reduction))
     except (ArithmeticError, LookupError, ValueError) as error:  # lines that do not go with each other
         raise failure(f"{fits}: it is damaged: {error}") from None
-    found = [each for each in every if extrapolate or not each.far]
-    if not found and not as_json:
+    predictions = [prediction for prediction in every if extrapolate or not prediction.far]
+    if not predictions and not as_json:
         raise failure(
             "nothing is left: all messages have more than "
             f"{REACH:.0f} times the largest size fitted; name smaller ones by --size, or --extrapolate",
@@ -157,36 +157,38 @@ def predict(
         answer = {
             "schema": 1,
             "sweep": chosen["sweep"],
-            "believed": [each._asdict() for each in believed.ranges],
+            "believed": [part._asdict() for part in believed.ranges],
             "reduction": reduction,
-            "predictions": [asdict(each) for each in found],
+            "predictions": [asdict(prediction) for prediction in predictions],
         }
         click.echo(json.dumps(answer, indent=1))
         return
-    said = _said(chosen, believed, reduction, found, operation)
+    remarks = _remarks(chosen, believed, reduction, predictions, operation)
     if disturbed := document.get("disturbed"):  # older ones do not say
-        said.append(remark(str(disturbed)))
-    if len(found) < len(every):
-        said.append(
-            f"Left out: {len(every) - len(found)} with messages of more than {REACH:.0f} times the largest "
-            "size fitted (--extrapolate); a sweep over larger sizes tells more."
+        remarks.append(remark(str(disturbed)))
+    if len(predictions) < len(every):
+        remarks.append(
+            f"Left out: {len(every) - len(predictions)} with messages of more than {REACH:.0f} times the "
+            "largest size fitted (--extrapolate); a sweep over larger sizes tells more."
         )
-    click.echo(sentences(format_predictions(found, said)))
+    click.echo(sentences(format_predictions(predictions, remarks)))
 
 
-def _said(
+def _remarks(
     chosen: dict[str, Any],
     believed: BelievedModels,
     reduction: float | None,
-    found: Sequence[Any],
+    predictions: Sequence[Any],
     operation: Sequence[str],
 ) -> list[str]:
     """What to know below the table."""
     from npc.records.units import format_size, plural
     from npc.roofline.fit_table import NO_ARITHMETIC, ranges_text
 
-    coverage = min((each.coverage for each in found if each.coverage is not None), default=None)
-    said = [
+    coverage = min(
+        (prediction.coverage for prediction in predictions if prediction.coverage is not None), default=None
+    )
+    remarks = [
         f"From {chosen['sweep']['name']} on {chosen['sweep']['platform']}, "
         f"{format_size(chosen['first'])} to {format_size(chosen['last'])}, "
         f"{plural(chosen['sweep']['nodes'], 'node')}. "
@@ -194,10 +196,10 @@ def _said(
         f"Believed, by the errors on sizes not shown: {ranges_text(believed.ranges)}.",
     ]
     if coverage is not None:
-        said.append(f"The intervals cover with at least {100 * coverage:.3g} %, if the model holds.")
+        remarks.append(f"The intervals cover with at least {100 * coverage:.3g} %, if the model holds.")
     if reduction is None and (not operation or "allreduce" in operation):
-        said.append(NO_ARITHMETIC)
-    return said
+        remarks.append(NO_ARITHMETIC)
+    return remarks
 
 
 def _choose(candidates: list[dict[str, Any]], name: str | None) -> dict[str, Any]:

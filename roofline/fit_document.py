@@ -37,9 +37,10 @@ def to_document(fits: Fits) -> dict[str, Any]:
     document: dict[str, Any] = plain({
         "schema": SCHEMA,
         "fits": [_fit(fit) for fit in fits.fits],
-        "comparisons": [_with_sweep(each) for each in fits.comparisons],
+        "comparisons": [_with_sweep(comparison) for comparison in fits.comparisons],
         "collectives": [
-            {**_with_sweep(each), "predicted_from": _source(each.predicted_from)} for each in fits.collectives
+            {**_with_sweep(collective), "predicted_from": _source(collective.predicted_from)}
+            for collective in fits.collectives
         ],
         "skipped": fits.skipped,
         "rest": fits.rest,
@@ -88,17 +89,19 @@ def read_believed(document: Mapping[str, Any], fit: Mapping[str, Any]) -> Believ
     """
     models = {fit.get("name", fit["model"]): read_pieces(fit)}
     try:
-        for each in document["fits"]:
-            if each["sweep"] == fit["sweep"] and each.get("lines"):
-                models[each["name"]] = read_pieces(each)
-        compared = [each for each in document["comparisons"] if each["sweep"] == fit["sweep"]]
-        return BelievedModels.among(models, [_read_comparison(each) for each in compared])
+        for other in document["fits"]:
+            if other["sweep"] == fit["sweep"] and other.get("lines"):
+                models[other["name"]] = read_pieces(other)
+        compared = [
+            comparison for comparison in document["comparisons"] if comparison["sweep"] == fit["sweep"]
+        ]
+        return BelievedModels.among(models, [_read_comparison(comparison) for comparison in compared])
     except (KeyError, TypeError, ValueError, StopIteration) as error:
         raise InvalidDocument(f"`comparisons` and `fits` do not go together: {error!r}") from None
 
 
 def _read_comparison(entry: Mapping[str, Any]) -> ModelComparison:
-    errors = {name: math.inf if each is None else float(each) for name, each in entry["errors"].items()}
+    errors = {name: math.inf if error is None else float(error) for name, error in entry["errors"].items()}
     return ModelComparison(
         sweep_of(entry),
         entry.get("observable", ""),
@@ -211,7 +214,7 @@ def _fit(fit: Fit) -> dict[str, Any]:
     return entry
 
 
-def _with_sweep(found: ModelComparison | AlgorithmAgreement) -> dict[str, Any]:
-    document = plain(found)
+def _with_sweep(comparison: ModelComparison | AlgorithmAgreement) -> dict[str, Any]:
+    document = plain(comparison)
     del document["source"]
-    return {"sweep": _source(found.source), **document}
+    return {"sweep": _source(comparison.source), **document}

@@ -53,7 +53,7 @@ def describe(
     styles, names = _styles(fits), _names(fits)
     traces = []
     for number, ((colour, shape, _), fit) in enumerate(zip(styles, fits, strict=True)):
-        if fit.source not in [each.source for each in fits[:number]]:
+        if fit.source not in [earlier.source for earlier in fits[:number]]:
             marks = tuple(_marks(fit, record))
             name = f"measured: {names[fit.source]}"
             traces.append(Trace(name, colour, marks=marks, shape=shape, hollow=True))

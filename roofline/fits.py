@@ -95,18 +95,20 @@ class Fits:
     @property
     def unrivalled(self) -> list[Fit]:
         """The fits of which nothing else predicts the same."""
-        compared = {(each.source, name) for each in self.comparisons for name in each.errors}
+        compared = {
+            (comparison.source, name) for comparison in self.comparisons for name in comparison.errors
+        }
         return [fit for fit in self.fits if (fit.source, fit.name) not in compared]
 
 
 def fit_records(records: Sequence[Record]) -> Fits:
     """Fit all models that apply. Records that are not ``ok`` are not used; where there is no sweep among
     them, `Fits.rest` measures a ping-pong."""
-    found = fit_series(find_series(records), _reduction(records))
+    fits = fit_series(find_series(records), _reduction(records))
     platform = records[0].platform if records else "localhost"
-    rest = found.rest if found.fits or found.rest else (measures("osu", "half round trip", platform),)
-    collectives = tuple(with_messages(found.collectives, records))
-    return replace(found, collectives=collectives, disturbed=in_words(records), rest=rest)
+    rest = fits.rest if fits.fits or fits.rest else (measures("osu", "half round trip", platform),)
+    collectives = tuple(with_messages(fits.collectives, records))
+    return replace(fits, collectives=collectives, disturbed=in_words(records), rest=rest)
 
 
 def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> Fits:
@@ -114,16 +116,16 @@ def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> 
     fits: list[Fit] = []
     skipped: dict[str, str] = {}
     patterns: defaultdict[SweepSource, dict[str, SweepTimes]] = defaultdict(dict)
-    for each in series:
-        if each.kind == "collective":
+    for sweep in series:
+        if sweep.kind == "collective":
             continue
-        if len(each.sizes) < LEAST_SIZES:
-            skipped[each.source.name] = f"a model needs {LEAST_SIZES} sizes, not {len(each.sizes)}"
-        elif each.kind == "pattern":
-            patterns[_of_benchmark(each.source)][each.source.case] = each
+        if len(sweep.sizes) < LEAST_SIZES:
+            skipped[sweep.source.name] = f"a model needs {LEAST_SIZES} sizes, not {len(sweep.sizes)}"
+        elif sweep.kind == "pattern":
+            patterns[_of_benchmark(sweep.source)][sweep.source.case] = sweep
         else:
-            models = _of_sweep(each)
-            fits += [Fit(name, each.source, each.kind, model, each.raw) for name, model in models.items()]
+            models = _of_sweep(sweep)
+            fits += [Fit(name, sweep.source, sweep.kind, model, sweep.raw) for name, model in models.items()]
     for cases in patterns.values():
         fits += _of_patterns(cases, skipped)
     by_source: defaultdict[SweepSource, dict[str, FittedModel]] = defaultdict(dict)
@@ -132,7 +134,11 @@ def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> 
     comparisons: list[ModelComparison] = []
     messages: dict[SweepSource, BelievedModels] = {}
     for source, models in by_source.items():
-        lines = {name: each for name, each in models.items() if isinstance(each, hockney.Hockney)}
+        lines = {
+            name: fitted_line
+            for name, fitted_line in models.items()
+            if isinstance(fitted_line, hockney.Hockney)
+        }
         if not lines:
             continue
         *_, by_pieces = lines.values()
@@ -141,11 +147,11 @@ def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> 
         comparisons += compared
         if of_mpi(source.benchmark, source.case):
             messages[source] = BelievedModels.among(
-                {name: each.pieces for name, each in lines.items()}, compared
+                {name: line.pieces for name, line in lines.items()}, compared
             )
     for fit in fits:
         comparisons += _with_rivals(fit, messages)
-    collectives = [each for each in series if each.kind == "collective"]
+    collectives = [sweep for sweep in series if sweep.kind == "collective"]
     agreements, without = compare_collectives(collectives, messages, reduction)
     skipped |= without
     rest = tuple(dict.fromkeys(_rest(series, skipped)))
@@ -154,14 +160,14 @@ def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> 
 
 def _rest(series: Sequence[SweepTimes], skipped: Mapping[str, str]) -> Iterator[str]:
     """The commands that measure what was skipped."""
-    for each in series:
-        source, reason = each.source, skipped.get(each.source.name)
+    for sweep in series:
+        source, reason = sweep.source, skipped.get(sweep.source.name)
         if reason == NO_PING_PONG:
             yield measures("osu", "half round trip", source.platform)
-        elif reason and each.kind == "pattern":
+        elif reason and sweep.kind == "pattern":
             yield measures(source.benchmark, _PATTERNS[source.case.partition("_")[0]], source.platform)
-        elif reason and each.kind != "collective":
-            yield measures(source.benchmark, each.kind, source.platform)
+        elif reason and sweep.kind != "collective":
+            yield measures(source.benchmark, sweep.kind, source.platform)
 
 
 def _with_rivals(fit: Fit, messages: Mapping[SweepSource, BelievedModels]) -> Iterator[ModelComparison]:
@@ -226,10 +232,10 @@ def _of_patterns(cases: Mapping[str, SweepTimes], skipped: dict[str, str]) -> It
         if not sweeps:
             skipped[used[0].source.name] = f"no launch has at least {LEAST_SIZES} sizes of {', '.join(names)}"
             continue
-        raw = tuple(sorted({path for each in used for path in each.raw}))
-        for name, each in recipe(used, sweeps).items():
-            yield Fit(name, used[0].source, "pattern", each, raw)
-    skipped.update({each.source.name: "not all patterns of its model" for each in alone.values()})
+        raw = tuple(sorted({path for times in used for path in times.raw}))
+        for name, model in recipe(used, sweeps).items():
+            yield Fit(name, used[0].source, "pattern", model, raw)
+    skipped.update({times.source.name: "not all patterns of its model" for times in alone.values()})
 
 
 def _prtt(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, FittedModel]:
@@ -240,7 +246,7 @@ def _prtt(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fi
 
 
 def _tau_lop(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, FittedModel]:
-    transfers = [int(each.source.case.removeprefix("ring_")) for each in series]
+    transfers = [int(times.source.case.removeprefix("ring_")) for times in series]
     return _named(tau_lop.fit(dict(zip(transfers, sweeps, strict=True)), series[0].source.nodes))
 
 
@@ -261,12 +267,12 @@ _RECIPES: Final[Mapping[tuple[str, ...], _Recipe]] = {
 def _aligned(series: Sequence[SweepTimes]) -> list[Sweep]:
     """Sweeps over the sizes that all have, with the launches that measured every one of them as columns; none
     where no launch did, or the sizes are too few."""
-    sizes = sorted(set.intersection(*(set(each.sizes) for each in series)))
+    sizes = sorted(set.intersection(*(set(times.sizes) for times in series)))
     launches = sorted(
-        set.intersection(*(set(each.times[size]) for each in series for size in sizes)) if sizes else ()
+        set.intersection(*(set(times.times[size]) for times in series for size in sizes)) if sizes else ()
     )
     enough = launches and len(sizes) >= LEAST_SIZES
-    return [each.sweep(launches, sizes) for each in series] if enough else []
+    return [times.sweep(launches, sizes) for times in series] if enough else []
 
 
 def _reduction(records: Sequence[Record]) -> float | None:

@@ -62,13 +62,13 @@ def _is_ping_pong(curve: Curve) -> bool:
 
 def messages_text(application: Application, roofline: Roofline) -> str:
     """The part of its time that its messages need one at a time; nothing where that is not known."""
-    found = one_at_a_time(application, roofline)
-    if found is None:
+    need = one_at_a_time(application, roofline)
+    if need is None:
         return ""
-    needed = f"{100 * found.part:.2g} % of its time"
-    if found.part > 1:
-        needed = f"{found.part:.3g} times its time, so they overlap"
-    return f"One at a time, by the latency of {found.source} at their sizes, its messages need {needed}."
+    needed = f"{100 * need.part:.2g} % of its time"
+    if need.part > 1:
+        needed = f"{need.part:.3g} times its time, so they overlap"
+    return f"One at a time, by the latency of {need.source} at their sizes, its messages need {needed}."
 
 
 def loads_text(application: Application, roofline: Roofline) -> str:

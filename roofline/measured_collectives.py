@@ -82,28 +82,30 @@ def compare_collectives(
     series: Iterable[SweepTimes], messages: Mapping[SweepSource, BelievedModels], reduction: float | None
 ) -> tuple[list[AlgorithmAgreement], dict[str, str]]:
     """(every measured collective against its predictions, by ranges of sizes; name → why there is none)."""
-    found: list[AlgorithmAgreement] = []
+    agreements: list[AlgorithmAgreement] = []
     skipped: dict[str, str] = {}
-    for each in series:
+    for times in series:
         try:
-            found += _agreements(each, messages, reduction)
+            agreements += _agreements(times, messages, reduction)
         except _NothingToCompare as reason:
-            skipped[each.source.name] = str(reason)
-    return found, skipped
+            skipped[times.source.name] = str(reason)
+    return agreements, skipped
 
 
 def with_messages(
     agreements: Iterable[AlgorithmAgreement], records: Iterable[Record]
 ) -> list[AlgorithmAgreement]:
     """The same with the algorithms that ran by the messages that `npc observe` saw on as many nodes."""
-    seen = [record for record in records if record.ok and record.params.get("layer") == _LAYER]
-    return [replace(each, ran=tuple(dict.fromkeys(_ran(each, seen)))) for each in agreements]
+    observed = [record for record in records if record.ok and record.params.get("layer") == _LAYER]
+    return [
+        replace(agreement, ran=tuple(dict.fromkeys(_ran(agreement, observed)))) for agreement in agreements
+    ]
 
 
-def _ran(agreement: AlgorithmAgreement, seen: Iterable[Record]) -> Iterable[str]:
+def _ran(agreement: AlgorithmAgreement, records: Iterable[Record]) -> Iterable[str]:
     where = (agreement.source.platform, agreement.source.nodes)
     what = {"kind": agreement.operation, "communicator": str(agreement.processes)}
-    for record in seen:
+    for record in records:
         first, last = record.size or 0, int(record.params.get("largest_size", sys.maxsize))
         at_its_sizes = first <= agreement.last and last >= agreement.first
         if (
@@ -137,7 +139,7 @@ def _agreements(
         raise _NothingToCompare("the models of the ping-pong say nothing of messages of its sizes")
     sizes = [float(size) for size in predicted]
     held_out = {
-        name: [math.log(times[size] / each[name].time) for size, each in predicted.items()]
+        name: [math.log(times[size] / by_algorithm[name].time) for size, by_algorithm in predicted.items()]
         for name in next(iter(predicted.values()))
     }
     parts = parts_of(operation, _ranges(held_out))
@@ -152,13 +154,13 @@ def _predicted(
 ) -> dict[int, dict[str, PredictedTime]]:
     """size → algorithm → prediction, of sizes that every algorithm has one for: no message far beyond the
     fit, and none that takes no time, because the start of a message was not told apart from 0."""
-    found: defaultdict[int, dict[str, PredictedTime]] = defaultdict(dict)
-    for each in predict(believed, [operation], [processes], sizes, reduction):
-        found[each.size or 0][each.algorithm] = each
+    by_size: defaultdict[int, dict[str, PredictedTime]] = defaultdict(dict)
+    for prediction in predict(believed, [operation], [processes], sizes, reduction):
+        by_size[prediction.size or 0][prediction.algorithm] = prediction
     return {
-        size: each
-        for size, each in found.items()
-        if all(one.time > 0 and not one.far for one in each.values())
+        size: by_algorithm
+        for size, by_algorithm in by_size.items()
+        if all(one.time > 0 and not one.far for one in by_algorithm.values())
     }
 
 
@@ -174,10 +176,14 @@ def _agreement(
     for name, error in comparison.errors.items():
         made = [(times[size], predicted[size][name]) for size in sizes]
         inside = sum(
-            each.low is not None and each.high is not None and each.low <= time <= each.high
-            for time, each in made
+            prediction.low is not None
+            and prediction.high is not None
+            and prediction.low <= time <= prediction.high
+            for time, prediction in made
         )
-        algorithms.append(Algorithm(name, error, median(time / each.time for time, each in made), inside))
+        algorithms.append(
+            Algorithm(name, error, median(time / prediction.time for time, prediction in made), inside)
+        )
     return AlgorithmAgreement(
         comparison.source,
         ping_pong,
@@ -194,11 +200,11 @@ def _agreement(
 
 def _ranges(held_out: Mapping[str, Sequence[float]]) -> Splits:
     """(first, last) index of the sizes on each of which one algorithm is nearest: one range or two."""
-    sums = [list(accumulate(map(abs, each), initial=0.0)) for each in held_out.values()]
+    sums = [list(accumulate(map(abs, errors), initial=0.0)) for errors in held_out.values()]
     n = len(sums[0]) - 1
 
     def distance(first: int, last: int) -> float:
-        return max(min(each[last] - each[first] for each in sums), n * _RESOLUTION)
+        return max(min(cumulative[last] - cumulative[first] for cumulative in sums), n * _RESOLUTION)
 
     places = range(LEAST, n - LEAST + 1)
     best = min(places, key=lambda place: distance(0, place) + distance(place, n), default=0)

@@ -31,15 +31,15 @@ def made_of(source: SweepSource, messages: Mapping[SweepSource, BelievedModels])
     as that is, and of parameters that do not contradict. Among several that of the same benchmark and on its
     hosts."""
 
-    def distance(each: SweepSource) -> tuple[bool, bool, tuple[int, bool, int]]:
-        elsewhere = not set(each.hosts) <= set(source.hosts)
+    def distance(ping_pong: SweepSource) -> tuple[bool, bool, tuple[int, bool, int]]:
+        elsewhere = not set(ping_pong.hosts) <= set(source.hosts)
         return (
-            each.benchmark != source.benchmark,
+            ping_pong.benchmark != source.benchmark,
             elsewhere,
-            preference(each.benchmark, each.case, each.nodes),
+            preference(ping_pong.benchmark, ping_pong.case, ping_pong.nodes),
         )
 
-    return min((each for each in messages if _together(each, source)), key=distance, default=None)
+    return min((message for message in messages if _together(message, source)), key=distance, default=None)
 
 
 def _together(a: SweepSource, b: SweepSource) -> bool:

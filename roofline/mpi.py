@@ -42,15 +42,15 @@ _MESSAGES: Final[Mapping[Timing, str]] = {
 def mpi_ceilings(records: Iterable[Record]) -> list[MpiCeiling]:
     """The measured curve of every kind, test and number of nodes and ranks: of several placements the
     quickest."""
-    found: dict[tuple[str, str, int, int], MpiCeiling] = {}
+    quickest: dict[tuple[str, str, int, int], MpiCeiling] = {}
     for curve in measured_curves(records, lambda row: bool(row.operation)):
         row = catalogue.find(curve.benchmark, curve.case, curve.metric)
         kind = _MESSAGES.get(row.timing, row.operation)
         rates, ranks = tuple(_rates(curve)), int(curve.params.get("ranks", 0))
         key = (kind, curve.case, curve.nodes, ranks)
-        if rates and (key not in found or found[key].rates[0].rate < rates[0].rate):
-            found[key] = MpiCeiling(kind, curve.case, curve.nodes, rates, ranks)
-    return [found[key] for key in sorted(found)]
+        if rates and (key not in quickest or quickest[key].rates[0].rate < rates[0].rate):
+            quickest[key] = MpiCeiling(kind, curve.case, curve.nodes, rates, ranks)
+    return [quickest[key] for key in sorted(quickest)]
 
 
 def _rates(curve: Curve) -> Iterable[Rate]:
@@ -118,26 +118,26 @@ class _MpiRun(NamedTuple):
 def _calls(launch: Iterable[Record], ranks: int) -> tuple[Operations, ...]:
     """What the program itself called, messages and collectives, these by their class or, where that was
     counted, by their name (`Test.operation`); nothing if they were not counted."""
-    found: defaultdict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+    totals: defaultdict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     for record in launch:
         kind = record.params.get("kind", "")
         if record.params.get("layer") == "mpi collectives":
-            found[kind, int(record.params.get("communicator", 0))][record.metric] = _value(record)
+            totals[kind, int(record.params.get("communicator", 0))][record.metric] = _value(record)
         elif kind == "user":
-            found[ONE_AT_A_TIME, 0][record.metric] = _value(record)
-    if not found.keys() - {(ONE_AT_A_TIME, 0)}:
+            totals[ONE_AT_A_TIME, 0][record.metric] = _value(record)
+    if not totals.keys() - {(ONE_AT_A_TIME, 0)}:
         return ()
     return tuple(
-        Operations(kind, each["messages"] / ranks, _size(kind, members, each), members)
-        for (kind, members), each in sorted(found.items())
-        if each.get("messages")
+        Operations(kind, values["messages"] / ranks, _size(kind, members, values), members)
+        for (kind, members), values in sorted(totals.items())
+        if values.get("messages")
     )
 
 
-def _size(kind: str, members: int, each: Mapping[str, float]) -> float:
+def _size(kind: str, members: int, values: Mapping[str, float]) -> float:
     """Mean bytes of a call as its test counts them: of all-to-all those for each process
     (`npc.roofline.models.collectives.OPERATIONS`), where a rank hands over those for all."""
-    size = each["traffic"] / each["messages"]
+    size = values["traffic"] / values["messages"]
     return size / members if kind == "alltoall" and members else size
 
 
@@ -152,20 +152,20 @@ def verdict(caller: ApplicationMessages, ceilings: Sequence[MpiCeiling]) -> str:
         f"{format_quantity(caller.size, 'B', 3)} on average"
     )
     sent = sent if caller.rate else "its ranks send no messages of their own"
-    said = f"{caller.name}, {ranks_text(caller.ranks, caller.nodes)}: {sent}."
+    text = f"{caller.name}, {ranks_text(caller.ranks, caller.nodes)}: {sent}."
     if caller.inside is not None:
-        said += f" It is inside MPI for {100 * caller.inside:.3g} % of its time, waiting included."
+        text += f" It is inside MPI for {100 * caller.inside:.3g} % of its time, waiting included."
     fitting = _nearest(caller, ceilings)
     single = [c for c in fitting if c.kind == ONE_AT_A_TIME]
     if caller.calls and single:
-        return f"{said} {_mix(caller, ceilings)}"
+        return f"{text} {_mix(caller, ceilings)}"
     allowed = [(rate, c) for c in single if (rate := caller.bound(c)) is not None]
     if not allowed:
-        return said + " No latency test over as many nodes was measured, so their least time is not known."
+        return text + " No latency test over as many nodes was measured, so their least time is not known."
     rate, ceiling = max(allowed, key=lambda pair: pair[0])
     part = caller.rate / rate
     return (
-        f"{said} One after another, its own mix of sizes could go at {format_quantity(rate, '1/s', 3)} "
+        f"{text} One after another, its own mix of sizes could go at {format_quantity(rate, '1/s', 3)} "
         f"({_source(ceiling)}): they need {100 * part:.3g} % of the run time if nothing overlaps."
     )
 
@@ -180,12 +180,12 @@ def _nearest(
         ranks = math.log(ceiling.ranks / (taking_part or caller.ranks)) if ceiling.ranks else 0.0
         return not ceiling.ranks, abs(ranks) + abs(math.log(ceiling.nodes / caller.nodes))
 
-    fitting = [each for each in ceilings if (each.nodes > 1) == (caller.nodes > 1)]
+    fitting = [candidate for candidate in ceilings if (candidate.nodes > 1) == (caller.nodes > 1)]
     least = {
-        kind: min(distance(each) for each in fitting if each.kind == kind)
-        for kind in {each.kind for each in fitting}
+        kind: min(distance(candidate) for candidate in fitting if candidate.kind == kind)
+        for kind in {candidate.kind for candidate in fitting}
     }
-    return [each for each in fitting if distance(each) == least[each.kind]]
+    return [candidate for candidate in fitting if distance(candidate) == least[candidate.kind]]
 
 
 def _source(ceiling: MpiCeiling) -> str:
@@ -209,7 +209,7 @@ def _mix(caller: ApplicationMessages, ceilings: Sequence[MpiCeiling]) -> str:
     far = {
         ranks
         for ranks, cost in collective
-        if any(each.kind != ONE_AT_A_TIME and each.ranks != ranks for each in cost.sources)
+        if any(measured.kind != ONE_AT_A_TIME and measured.ranks != ranks for measured in cost.sources)
     }
     wanted = " and ".join(map(str, sorted(far)))
     note = f" Measured with as many ranks as were nearest to its {wanted}." if far else ""
@@ -248,15 +248,15 @@ def _cost(call: Operations, ceilings: Sequence[MpiCeiling]) -> _Cost:
     def seconds(ceiling: MpiCeiling) -> float:
         return ceiling.seconds(call.size)
 
-    found = sorted((min(each, key=seconds) for each in tests if each), key=seconds)
-    least, most = call.number * seconds(found[0]), call.number * seconds(found[-1])
-    return _Cost(least, most, (found[0], found[-1])) if whole else _Cost(least, None, (found[0],))
+    nearest = sorted((min(curves, key=seconds) for curves in tests if curves), key=seconds)
+    least, most = call.number * seconds(nearest[0]), call.number * seconds(nearest[-1])
+    return _Cost(least, most, (nearest[0], nearest[-1])) if whole else _Cost(least, None, (nearest[0],))
 
 
 def least_seconds(caller: ApplicationMessages, ceilings: Sequence[MpiCeiling]) -> tuple[float, float] | None:
     """Seconds of a rank's own calls one after another by the tests of their kind and size: the least, and the
     most where only the class of a collective is known; None where a kind was not measured."""
-    if not any(each.kind == ONE_AT_A_TIME for each in _nearest(caller, ceilings)):
+    if not any(candidate.kind == ONE_AT_A_TIME for candidate in _nearest(caller, ceilings)):
         return None
     costs = [_cost(call, _nearest(caller, ceilings, call.ranks)) for call in caller.calls]
     most = [cost.most for cost in costs if cost.most is not None]

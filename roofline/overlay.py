@@ -52,8 +52,8 @@ def leading(roofline: Roofline) -> list[Ceiling]:
     network = roofline.of_kind("network")
     between = link(roofline)
     lists = (double, memory[:1], network if between is None else [between])
-    found = [max(some, key=lambda ceiling: ceiling.value, default=None) for some in lists]
-    return [ceiling for ceiling in found if ceiling is not None]
+    highest = [max(some, key=lambda ceiling: ceiling.value, default=None) for some in lists]
+    return [ceiling for ceiling in highest if ceiling is not None]
 
 
 def check(names: Collection[str]) -> None:
@@ -68,7 +68,7 @@ def draw_overlay(rooflines: Mapping[str, Roofline], title: str, paths: Sequence[
     Raises OSError, and ValueError for more than `MOST` rooflines.
     """
     check(rooflines)
-    scenes = {name: scene for name, found in rooflines.items() if (scene := _scene(found)) is not None}
+    scenes = {name: scene for name, roofline in rooflines.items() if (scene := _scene(roofline)) is not None}
     if not scenes:
         return False
     from npc.figures.printed import save

@@ -78,23 +78,23 @@ class BelievedModels:
         if not comparisons:
             return cls.alone(*next(iter(models.items())))
         ranges = []
-        for each in comparisons:
-            order = [each.best, *sorted(each.errors, key=lambda name: each.errors[name])]
+        for comparison in comparisons:
+            order = [comparison.best, *sorted(comparison.errors, key=lambda name: comparison.errors[name])]
             believed = next(name for name in order if name in models)
-            tied = tuple(name for name in each.tied if name in models)
-            ranges.append(Range(float(each.first), float(each.last), believed, tied))
-        return cls({each.model: models[each.model] for each in ranges}, tuple(ranges))
+            tied = tuple(name for name in comparison.tied if name in models)
+            ranges.append(Range(float(comparison.first), float(comparison.last), believed, tied))
+        return cls({part.model: models[part.model] for part in ranges}, tuple(ranges))
 
     @property
     def misses(self) -> list[float]:
         """`PiecewiseFit.misses` at each size of the model that is believed there."""
         return [
             miss
-            for each in self.ranges
+            for part in self.ranges
             for x, miss in zip(
-                self.models[each.model].x, self.models[each.model].misses.tolist(), strict=True
+                self.models[part.model].x, self.models[part.model].misses.tolist(), strict=True
             )
-            if each.first <= x <= each.last
+            if part.first <= x <= part.last
         ]
 
     def outside(self, size: float) -> bool:
@@ -104,7 +104,7 @@ class BelievedModels:
     def at(self, size: float, side: int) -> tuple[str, int]:
         """(model, its piece) for a size; for one between two ranges, or pieces, those below (`side` 0) or
         above it (-1)."""
-        after = next((at for at, each in enumerate(self.ranges) if size <= each.last), len(self.ranges) - 1)
+        after = next((at for at, part in enumerate(self.ranges) if size <= part.last), len(self.ranges) - 1)
         between = after > 0 and size < self.ranges[after].first
         name = self.ranges[after - 1 if between and side == 0 else after].model
         return name, self.models[name].pieces_at(size)[side]
@@ -126,13 +126,16 @@ def predict(
     for operation in operations:
         for ranks in processes if operation != "send" else (2,):
             for size in sizes if operation != "barrier" else (None,):
-                found = [
+                predictions = [
                     _predict(believed, operation, algorithm, ranks, size, reduction or 0.0)
                     for algorithm in OPERATIONS[operation]
                 ]
-                best = min(each.time for each in found)
-                marked = len(found) > 1 and not any(each.far for each in found)
-                yield from (replace(each, fastest=marked and each.time == best) for each in found)
+                best = min(prediction.time for prediction in predictions)
+                marked = len(predictions) > 1 and not any(prediction.far for prediction in predictions)
+                yield from (
+                    replace(prediction, fastest=marked and prediction.time == best)
+                    for prediction in predictions
+                )
 
 
 def _predict(
@@ -144,15 +147,15 @@ def _predict(
     reduction: float,
 ) -> PredictedTime:
     rounds = OPERATIONS[operation][algorithm](processes, size or 0)
-    arithmetic = reduction * sum(each.messages * each.reduced for each in rounds)
+    arithmetic = reduction * sum(part.messages * part.reduced for part in rounds)
     numbers = _times(believed, rounds)
-    bound, kept = held_out_bound(believed.misses)
+    bound, chance = held_out_bound(believed.misses)
     intervals = [number.interval() for number in numbers]
-    lows = [each.low for each in intervals if each.low is not None]
-    highs = [each.high for each in intervals if each.high is not None]
+    lows = [interval.low for interval in intervals if interval.low is not None]
+    highs = [interval.high for interval in intervals if interval.high is not None]
     known = len(lows) == len(numbers) and math.isfinite(bound)
-    coverage = min((each.coverage or 0.0 for each in intervals), default=0.0) + kept - 1
-    beyond = tuple(sorted({each.size for each in rounds if believed.outside(each.size)}))
+    coverage = min((interval.coverage or 0.0 for interval in intervals), default=0.0) + chance - 1
+    beyond = tuple(sorted({part.size for part in rounds if believed.outside(part.size)}))
     return PredictedTime(
         operation,
         algorithm,
@@ -184,10 +187,10 @@ def _middle(numbers: Sequence[EstimatedNumber]) -> float:
 def _sum(believed: BelievedModels, rounds: Sequence[Round], side: int) -> EstimatedNumber:
     """The time of all messages, those between two pieces counted to the one on `side`."""
     counts: defaultdict[str, dict[int, tuple[float, float]]] = defaultdict(dict)
-    for each in rounds:
-        name, piece = believed.at(each.size, side)
+    for part in rounds:
+        name, piece = believed.at(part.size, side)
         messages, volume = counts[name].get(piece, (0.0, 0.0))
-        counts[name][piece] = (messages + each.messages, volume + each.messages * each.size)
+        counts[name][piece] = (messages + part.messages, volume + part.messages * part.size)
     return reduce(
-        EstimatedNumber.along, (believed.models[name].combine(each) for name, each in counts.items())
+        EstimatedNumber.along, (believed.models[name].combine(sums) for name, sums in counts.items())
     )

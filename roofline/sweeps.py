@@ -73,7 +73,7 @@ class SweepTimes:
 
     def sweep(self, launches: Sequence[str] = (), sizes: Sequence[int] = ()) -> Sweep:
         """The sweep of all launches and sizes, or of those named."""
-        named = launches or sorted({launch for each in self.times.values() for launch in each})
+        named = launches or sorted({launch for by_launch in self.times.values() for launch in by_launch})
         sizes = sizes or self.sizes
         rows = [[self.times[size].get(launch, np.nan) for launch in named] for size in sizes]
         return Sweep(np.array(sizes, dtype=float), np.array(rows, dtype=float))

@@ -49,7 +49,7 @@ class EstimatedNumber:
     def __add__(self, other: EstimatedNumber) -> EstimatedNumber:
         """The sum of two numbers that share launches, or else are independent (Welch–Satterthwaite)."""
         variance = self.variance + other.variance
-        parts = [(each.variance, each.dof) for each in (self, other) if each.variance > 0]
+        parts = [(estimate.variance, estimate.dof) for estimate in (self, other) if estimate.variance > 0]
         spread = sum(part**2 / dof for part, dof in parts if dof > 0)
         return EstimatedNumber(
             self.value + other.value,

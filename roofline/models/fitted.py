@@ -119,16 +119,18 @@ def line_parameters(
     pieces: PiecewiseFit, alpha: tuple[str, str], beta: tuple[str, str], rate: tuple[str, str]
 ) -> tuple[Parameter, ...]:
     """(name, meaning) of α, β and 1/β become the parameters of each piece, with the switches between."""
-    found = []
+    parameters = []
     for piece in range(len(pieces.splits)):
         valid = pieces.range(piece)
         intercept, slope = pieces.line(piece)
         if piece:
             below = pieces.range(piece - 1)[1]
             middle = math.sqrt(max(below, 1.0) * valid[0])
-            said = "the protocol switches between these sizes"
-            found.append(Parameter("switch", middle, "B", below, valid[0], None, said, below, valid[0]))
-        found.append(Parameter.of(alpha[0], intercept, "s", alpha[1], valid))
-        found.append(Parameter.of(beta[0], slope, "s/B", beta[1], valid))
-        found.append(Parameter.inverse(rate[0], slope, "B/s", rate[1], valid))
-    return tuple(found)
+            meaning = "the protocol switches between these sizes"
+            parameters.append(
+                Parameter("switch", middle, "B", below, valid[0], None, meaning, below, valid[0])
+            )
+        parameters.append(Parameter.of(alpha[0], intercept, "s", alpha[1], valid))
+        parameters.append(Parameter.of(beta[0], slope, "s/B", beta[1], valid))
+        parameters.append(Parameter.inverse(rate[0], slope, "B/s", rate[1], valid))
+    return tuple(parameters)

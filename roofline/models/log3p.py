@@ -45,7 +45,7 @@ def fit(contiguous: Sweep, strided: Sweep, pack: Sweep, pack_strided: Sweep) -> 
         parameters += _parameters(transfer, copy, gather, piece)
         for place in range(first, last + 1):
             size = float(transfer.x[place])
-            whole, once, strides = (_at(each, piece, size).value for each in (transfer, copy, gather))
+            whole, once, strides = (_at(pieces, piece, size).value for pieces in (transfer, copy, gather))
             predicted = whole + 2 * (strides - once)
             held_out.append(math.log(strided.middle[place] / predicted) if predicted > 0 else math.inf)
             contiguous_only.append(math.log(strided.middle[place] / whole))
@@ -70,7 +70,7 @@ def _parameters(
     """Fixed cost and cost of a byte of each of the three, for one protocol."""
     valid = transfer.range(piece)
     (fixed, byte), (copy_fixed, copy_byte), (gather_fixed, gather_byte) = (
-        each.line(piece) for each in (transfer, copy, gather)
+        pieces.line(piece) for pieces in (transfer, copy, gather)
     )
     return [
         Parameter.of("o_mw", copy_fixed, "s", "middleware at each end, before the first byte", valid),

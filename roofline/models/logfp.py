@@ -51,7 +51,7 @@ def fit(sweep: Sweep) -> LogfP:
         parameters=_parameters(x, knee, linear),
         x=tuple(x.tolist()),
         residuals=tuple(((middle - fitted) / fitted).tolist()),
-        held_out=_held_out([_design(x, _knee(x[kept], middle[kept])) for kept in others], middle),
+        held_out=_held_out([_design(x, _knee(x[shown], middle[shown])) for shown in others], middle),
         launches=sweep.whole_launches.shape[1],
         note="" if knee else "every message costs the gap: none is free",
         parts=(FittedRange(BURST, 0, len(x) - 1),),
@@ -94,22 +94,22 @@ def _parameters(x: Floats, knee: float | None, linear: Linear) -> tuple[Paramete
     else:
         first = EstimatedNumber(knee)
         start, overhead, gap = linear.combine((1, 0, 0)), linear.combine((0, 1, 0)), linear.combine((0, 1, 1))
-    found = [Parameter.of("R", start, "s", "round trip of one message", valid)]
+    parameters = [Parameter.of("R", start, "s", "round trip of one message", valid)]
     if overhead:
-        found.append(Parameter.of("o", overhead, "s", "cost of a message that needs no gap", valid))
-    found.append(Parameter.of("g", gap, "s", "gap: cost of each message beyond f", valid))
+        parameters.append(Parameter.of("o", overhead, "s", "cost of a message that needs no gap", valid))
+    parameters.append(Parameter.of("g", gap, "s", "gap: cost of each message beyond f", valid))
     place = x.tolist().index(first.value) if knee else 0
     around = (x[place - 1], x[place + 1]) if knee else (None, None)
-    low, high = (None if each is None else float(each) for each in around)
+    low, high = (None if neighbour is None else float(neighbour) for neighbour in around)
     free = Parameter("f", first.value, "1", low, high, None, "messages that cost no gap", *valid)
-    return (*found, free)
+    return (*parameters, free)
 
 
 def _held_out(designs: Sequence[Floats], y: Floats) -> tuple[float, ...]:
     """ln(measured/predicted) of each n, fitted without it by the design in its place."""
     errors = []
     for place, design in enumerate(designs):
-        kept = np.arange(len(y)) != place
-        predicted = float(design[place] @ reweighted_fit(design[kept], y[kept])[0])
+        shown = np.arange(len(y)) != place
+        predicted = float(design[place] @ reweighted_fit(design[shown], y[shown])[0])
         errors.append(math.log(y[place] / predicted) if predicted > 0 else math.inf)
     return tuple(errors)

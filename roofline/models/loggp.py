@@ -144,9 +144,9 @@ def _held_out(x: Floats, half: Floats, gaps: Floats, scale: Floats, bursts: Floa
     design = design_of(x, ((0, len(x) - 1),))
     errors = []
     for left_out in range(len(x)):
-        kept = np.arange(len(x)) != left_out
-        time = weighted_fit(design[kept], times[kept], scale[kept])[0]
-        gap = weighted_fit(design[kept], intervals[kept], bursts[kept])[0]
+        shown = np.arange(len(x)) != left_out
+        time = weighted_fit(design[shown], times[shown], scale[shown])[0]
+        gap = weighted_fit(design[shown], intervals[shown], bursts[shown])[0]
         predicted = float(time[0] + time[1] + gap[1] * (x[left_out] - 1))
         errors.append(math.log(scale[left_out] / predicted) if predicted > 0 else math.inf)
     return errors

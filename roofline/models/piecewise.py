@@ -132,7 +132,7 @@ def fit_pieces(sweep: Sweep, most: int = MOST_PIECES) -> PiecewiseFit:
     aside = disturbed(sweep)
     splits = search(sweep.x, sweep.middle, ~aside, most)
     others = ~np.eye(len(sweep.x), dtype=bool) & ~aside
-    return _pieces(sweep, splits, [search(sweep.x, sweep.middle, kept, most) for kept in others], aside)
+    return _pieces(sweep, splits, [search(sweep.x, sweep.middle, shown, most) for shown in others], aside)
 
 
 def fit_on(sweep: Sweep, splits: Splits) -> PiecewiseFit:
@@ -148,9 +148,11 @@ def disturbed(sweep: Sweep) -> Booleans:
     sizes stay.
     """
     least_of_larger = np.minimum.accumulate(sweep.middle[::-1])[::-1]
-    found = sweep.middle > DISTURBED * least_of_larger
+    slower = sweep.middle > DISTURBED * least_of_larger
     few = sweep.whole_launches.shape[1] < MIN_SAMPLES
-    return np.asarray(found & few & (found.sum() * 3 <= len(found)) & (len(found) - found.sum() >= LEAST))
+    return np.asarray(
+        slower & few & (slower.sum() * 3 <= len(slower)) & (len(slower) - slower.sum() >= LEAST)
+    )
 
 
 def _pieces(sweep: Sweep, splits: Splits, without: Sequence[Splits], aside: Booleans) -> PiecewiseFit:
@@ -158,7 +160,9 @@ def _pieces(sweep: Sweep, splits: Splits, without: Sequence[Splits], aside: Bool
     fit = _not_below_zero(design_of(sweep.x, splits), sweep.times, ~aside)
     fitted = design_of(sweep.x, splits) @ fit.values
     residuals = (sweep.middle - fitted) / fitted
-    errors = [_held_out(sweep.x, sweep.middle, place, each, aside) for place, each in enumerate(without)]
+    errors = [
+        _held_out(sweep.x, sweep.middle, place, of_others, aside) for place, of_others in enumerate(without)
+    ]
     held_out, misses = np.array(errors).T
     return PiecewiseFit(sweep.x, sweep.middle, splits, fit, residuals, held_out, misses, aside)
 
@@ -208,9 +212,9 @@ def search(x: Floats, y: Floats, shown: Booleans, most: int = MOST_PIECES) -> Sp
 
     A size not shown belongs to the piece of the nearer of its neighbours (in ln x).
     """
-    (kept,) = np.nonzero(shown)
-    n = len(kept)
-    cost = _costs(x[kept], y[kept])
+    (places,) = np.nonzero(shown)
+    n = len(places)
+    cost = _costs(x[places], y[places])
     best, begins = [cost[0]], [np.zeros(n, dtype=int)]
     for _ in range(1, max(1, min(most, n // LEAST))):
         # best of K pieces ending at j: the least over the start i of the last piece
@@ -218,7 +222,7 @@ def search(x: Floats, y: Floats, shown: Booleans, most: int = MOST_PIECES) -> Sp
         begins.append(candidates.argmin(axis=0))
         best.append(candidates.min(axis=0))
     number = np.arange(len(best))
-    rss = np.maximum([each[-1] for each in best], n * _RESOLUTION**2)
+    rss = np.maximum([costs[-1] for costs in best], n * _RESOLUTION**2)
     with np.errstate(divide="ignore"):
         criterion = n * np.log(rss / (n - 2 * (number + 1))) + PENALTY * number * np.log(n)
     edges: list[int] = []
@@ -226,7 +230,7 @@ def search(x: Floats, y: Floats, shown: Booleans, most: int = MOST_PIECES) -> Sp
     for pieces in range(int(criterion.argmin()), 0, -1):
         first = int(begins[pieces][last])
         last = first - 1
-        left, right = kept[last], kept[first]
+        left, right = places[last], places[first]
         middle = math.sqrt(max(x[left], 1) * x[right])
         edges.insert(0, int(left + (x[left + 1 : right] <= middle).sum()))
     return tuple(zip([0, *(edge + 1 for edge in edges)], [*edges, len(x) - 1], strict=True))
@@ -302,10 +306,10 @@ def fit_linear(
     scale = np.abs(weighted).max(axis=0)
     inverse = np.linalg.pinv((weighted / scale).T @ (weighted / scale)) / np.outer(scale, scale)
     variance = float(residual @ residual) / dof if dof > 0 else math.nan
-    each = np.zeros((0, design.shape[1]))
+    of_launches = np.zeros((0, design.shape[1]))
     if launches is not None:
-        each = (inverse @ (weighted.T @ (launches / weight[:, None]))).T
-    return Linear(theta, variance * inverse, float(dof), each)
+        of_launches = (inverse @ (weighted.T @ (launches / weight[:, None]))).T
+    return Linear(theta, variance * inverse, float(dof), of_launches)
 
 
 def reweighted_fit(design: Floats, times: Floats) -> tuple[Floats, Floats, Floats]:

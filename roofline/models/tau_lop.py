@@ -45,27 +45,31 @@ def fit(sweeps: Mapping[int, Sweep], nodes: int) -> TauLop:
     }
     last = len(alone.splits) - 1
     valid = alone.range(last)
-    per_byte = {count: each.line(last)[1] * (1 / transfers) for count, each in pieces.items()}
+    per_byte = {count: lines.line(last)[1] * (1 / transfers) for count, lines in pieces.items()}
     parameters = [Parameter.of("o", alone.line(0)[0], "s", "overhead of a message", alone.range(0))]
     for count, number in per_byte.items():
-        said = f"time of a byte in each of s = {transfers} transfers, {count} at a time"
-        parameters.append(Parameter.of(f"λ({count})", number, "s/B", said, valid))
+        meaning = f"time of a byte in each of s = {transfers} transfers, {count} at a time"
+        parameters.append(Parameter.of(f"λ({count})", number, "s/B", meaning, valid))
     for count, number in per_byte.items():
         if count > 1:
-            said = f"how much slower {count} concurrent transfers are; {count} where the channel is used up"
-            parameters.append(Parameter.of(f"λ({count})/λ(1)", _ratio(number, per_byte[1]), "1", said, valid))
+            meaning = (
+                f"how much slower {count} concurrent transfers are; {count} where the channel is used up"
+            )
+            parameters.append(
+                Parameter.of(f"λ({count})/λ(1)", _ratio(number, per_byte[1]), "1", meaning, valid)
+            )
     return TauLop(
         parameters=tuple(parameters),
-        x=tuple(size for each in pieces.values() for size in each.x.tolist()),
-        residuals=tuple(error for each in pieces.values() for error in each.residuals.tolist()),
-        held_out=tuple(error for each in pieces.values() for error in each.held_out.tolist()),
+        x=tuple(size for piece in pieces.values() for size in piece.x.tolist()),
+        residuals=tuple(error for piece in pieces.values() for error in piece.residuals.tolist()),
+        held_out=tuple(error for piece in pieces.values() for error in piece.held_out.tolist()),
         parts=tuple(
             part
             for place, count in enumerate(pieces)
             if count > 1
             for part in parts_of(f"{count} concurrent transfers", alone.splits, place * len(alone.x))
         ),
-        rivals={"Hockney": tuple(error for each in pieces.values() for error in _as_if_alone(each, alone))},
+        rivals={"Hockney": tuple(error for piece in pieces.values() for error in _as_if_alone(piece, alone))},
         launches=min(sweep.whole_launches.shape[1] for sweep in sweeps.values()),
         pieces=pieces,
     )

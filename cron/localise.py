@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from npc.cron.failing_nodes import failing_nodes
 from npc.cron.night_readings import WINDOW, NightReadings, group_equal, readings_of
 from npc.cron.series import Panel
-from npc.machine.fabric import Topology, natural
+from npc.machine.fabric import Topology, group_members, natural
 from npc.records.units import plural
 from npc.records.verdicts import NightSuspect
 from npc.statistics.arrays import Booleans, Integers
@@ -32,7 +32,6 @@ from npc.statistics.localiser import (
     Explanation,
     Hypotheses,
     Localiser,
-    group_members,
     one_ended,
     slow_partners,
 )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from npc.machine.fabric import Topology
+from npc.machine.fabric import GroupMembers, Topology, group_members
 from npc.npb.pair_readings import PairReadings
-from npc.statistics.localiser import GroupMembers, Hypotheses, group_members, one_ended
+from npc.statistics.localiser import Hypotheses, one_ended
 from npc.statistics.suspect import Kind, Role, whom
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ ROOMS: Final = ("benchmarks", "cron", "npb", "npc", "observe", "parsers", "repor
 #: A participle or an adjective alone does not say of what, and a manager may be anything.
 NO_CLASSES: Final = frozenset(
     [
-        "Asked", "LeastKnownMedian", "Built", "Common", "Counted", "Fitted", "Found", "Half", "Had", "Held",
+        "Asked", "Awaited", "Built", "Common", "Counted", "Fitted", "Found", "Half", "Had", "Held",
         "Helper", "Judged", "Kept", "Late", "Made", "Maker", "Manager", "Measured", "Past", "Ran",
         "Read", "Rose", "Said", "Seen", "Shown", "Silent", "Slow", "Taken", "Together", "Told", "Tried",
         "Util", "Utils", "Wanted", "Watched",

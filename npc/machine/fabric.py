@@ -25,11 +25,14 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from npc.errors import InvalidUsage
 from npc.files import read_text
 from npc.machine.ask import NoAnswer, ask
+
+if TYPE_CHECKING:
+    from npc.statistics.arrays import Booleans
 
 #: A host list longer than this is a slip of the keyboard (``n[1-99999999]``), not a cluster.
 MAX_HOSTS: Final = 1_000_000
@@ -123,6 +126,26 @@ def neighbours(
         return [(leaf, tuple(members)) for leaf, members in leaves.items()]
     step = max(1, math.ceil(len(hosts) / most))
     return [(hosts[at], tuple(hosts[at : at + step])) for at in range(0, len(hosts), step)]
+
+
+class GroupMembers(NamedTuple):
+    """A switch or a rack, and by node whether it is below it."""
+
+    group: Group
+    below: Booleans
+
+
+def group_members(topology: Topology | None, names: Sequence[str]) -> Iterator[GroupMembers]:
+    """The switches and racks of a topology; their nodes are those among `names`."""
+    if topology is None:
+        return
+    import numpy as np  # not needed, and not paid for, where nobody is to blame
+
+    number = {topology.name(name): i for i, name in enumerate(names)}
+    for group in topology.groups:
+        below = np.zeros(len(names), dtype=bool)
+        below[[number[node] for node in group.nodes if node in number]] = True
+        yield GroupMembers(group, below)
 
 
 def places(hosts: Iterable[str], topology: Topology | None) -> dict[str, str]:

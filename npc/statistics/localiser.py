@@ -29,7 +29,6 @@ from npc.statistics.mixture import (
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from npc.machine.fabric import Group, Topology
     from npc.statistics.arrays import Booleans, Floats, Integers
 
 #: A node with fewer readings is not judged, and what remains without a suspect must be as many.
@@ -132,24 +131,6 @@ class LikelihoodRatios:
     count: Integers
     delta: Floats
     ratio: Floats
-
-
-class GroupMembers(NamedTuple):
-    """A switch or a rack, and by node whether it is below it."""
-
-    group: Group
-    below: Booleans
-
-
-def group_members(topology: Topology | None, names: Sequence[str]) -> Iterator[GroupMembers]:
-    """The switches and racks of a topology; their nodes are those among `names`."""
-    if topology is None:
-        return
-    number = {topology.name(name): i for i, name in enumerate(names)}
-    for group in topology.groups:
-        below = np.zeros(len(names), dtype=bool)
-        below[[number[node] for node in group.nodes if node in number]] = True
-        yield GroupMembers(group, below)
 
 
 def one_ended(

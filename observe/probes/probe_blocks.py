@@ -59,7 +59,7 @@ def probe_blocks(
         yield by_rank
 
 
-class _Counted(NamedTuple):
+class _EventsOfName(NamedTuple):
     """What a probe counted under one name: of all ranks and nodes together, and its row with most."""
 
     name: str
@@ -75,10 +75,10 @@ class _Counted(NamedTuple):
 
 def _by_name(what: str, ordered: Sequence[tuple[str, Sequence[NodeRow]]], launch: Observed) -> Table:
     counted = [
-        _Counted(name, Events.of(rows), max(rows, key=lambda row: Events.of([row]).weight))
+        _EventsOfName(name, Events.of(rows), max(rows, key=lambda row: Events.of([row]).weight))
         for name, rows in ordered
     ]
-    columns: list[Column[_Counted]] = [
+    columns: list[Column[_EventsOfName]] = [
         Column(what.partition(":")[0], lambda of_name: Cell(of_name.name, (launch.ident,))),
         *(column.of(_whole) for column in _NUMBERS),
         Column("rank with most", lambda of_name: _rank(of_name.most)),
@@ -103,7 +103,7 @@ def _by_rank(what: str, node_rows: Sequence[NodeRow]) -> Table:
     ).filled()  # fmt: skip
 
 
-def _whole(counted: _Counted) -> Events:
+def _whole(counted: _EventsOfName) -> Events:
     return counted.whole
 
 

@@ -40,25 +40,25 @@ def rank_cpus(text: str) -> str:
     """
     try:
         nodes = [tuple(node.get("cpus", ())) for node in parse_document(text)["nodes"]]
-        found = [_layout(each) for each in dict.fromkeys(nodes) if each]
+        layouts = [_layout(cpus) for cpus in dict.fromkeys(nodes) if cpus]
     except ValueError:
         return ""
-    return "; ".join(found[:_MOST_LISTED] + ["…"] * (len(found) > _MOST_LISTED))
+    return "; ".join(layouts[:_MOST_LISTED] + ["…"] * (len(layouts) > _MOST_LISTED))
 
 
 def watching(text: str) -> dict[str, str]:
     """What watching took of the run time, as circumstances of all that was measured meanwhile; empty where an
     observation does not tell."""
     try:
-        found = part_of(parse_document(text), OVERHEAD, Overhead)
+        overhead = part_of(parse_document(text), OVERHEAD, Overhead)
     except ValueError:
         return {}
-    told = {}
-    if found and found.estimated:
-        told[OVERHEAD] = f"{math.fsum(found.estimated.values()):.2g}"
-    if found and found.measured:
-        told[OVERHEAD_MEASURED] = f"{found.measured.median:.2g}"
-    return told
+    circumstances = {}
+    if overhead and overhead.estimated:
+        circumstances[OVERHEAD] = f"{math.fsum(overhead.estimated.values()):.2g}"
+    if overhead and overhead.measured:
+        circumstances[OVERHEAD_MEASURED] = f"{overhead.measured.median:.2g}"
+    return circumstances
 
 
 def _layout(cpus: Sequence[str]) -> str:
@@ -67,10 +67,10 @@ def _layout(cpus: Sequence[str]) -> str:
         return f"{len(cpus)} x {cpus[0]}"
     if len(cpus) <= _MOST_LISTED:
         return " ".join(cpus)
-    sets = [parse_cpus(each) for each in cpus]
-    sizes = sorted({len(each) for each in sets})
-    each = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
-    return f"{len(cpus)} ranks, {each} each of {format_cpus(frozenset().union(*sets))}"
+    sets = [parse_cpus(cpu_list) for cpu_list in cpus]
+    sizes = sorted({len(cpu_set) for cpu_set in sets})
+    a_rank = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
+    return f"{len(cpus)} ranks, {a_rank} each of {format_cpus(frozenset().union(*sets))}"
 
 
 def _readings(document: dict[str, Any]) -> Iterator[Reading]:
@@ -123,12 +123,12 @@ def _io(io: dict[str, int], host: str, ranks: str) -> Iterator[Reading]:
         yield Reading(OBSERVED, "traffic", io[f"storage_{name}"], None, OK, reached)
 
 
-def _overhead(found: Overhead) -> Iterator[Reading]:
+def _overhead(overhead: Overhead) -> Iterator[Reading]:
     """As shares of the run time, as estimated and, where it was checked, as measured."""
-    for part, share in found.estimated.items():
+    for part, share in overhead.estimated.items():
         yield Reading(OBSERVED, "overhead", share, None, OK, {"kind": "estimated", "part": part})
-    if found.measured:
-        yield Reading(OBSERVED, "overhead", found.measured.median, None, OK, {"kind": "measured"})
+    if overhead.measured:
+        yield Reading(OBSERVED, "overhead", overhead.measured.median, None, OK, {"kind": "measured"})
 
 
 def _counted(document: dict[str, Any], seconds: float | None) -> Iterator[Reading]:

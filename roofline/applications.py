@@ -89,10 +89,10 @@ class ApplicationRun(NamedTuple):
 
     def times(self, nodes: int) -> ApplicationRun:
         """What `nodes` such nodes did together."""
-        told = {
+        measured = {
             name: getattr(self, name) for name in ("flops", "flop", "received", "sent", "memory_bandwidth")
         }
-        whole = {name: value * nodes for name, value in told.items() if value is not None}
+        whole = {name: value * nodes for name, value in measured.items() if value is not None}
         stored = self.stored and {way: nodes * size for way, size in self.stored.items()}
         limits = {key: limit.times(nodes) for key, limit in self.code_limits.items()}
         return self._replace(**whole, code_limits=limits, stored=stored)
@@ -148,15 +148,15 @@ class Application:
     @property
     def label(self) -> str:
         """Its name, with what tells it from others of that name: ``himeno (processes 8)``."""
-        told = ", ".join(f"{name} {self.settings.get(name, 'unknown')}" for name in self.apart)
-        return f"{self.name} ({told})" if told else self.name
+        settings = ", ".join(f"{name} {self.settings.get(name, 'unknown')}" for name in self.apart)
+        return f"{self.name} ({settings})" if settings else self.name
 
     @cached_property
     def nights(self) -> list[NightMedians]:
         """Its nights, the oldest first."""
-        found: defaultdict[str, list[ApplicationRun]] = defaultdict(list)
+        by_night: defaultdict[str, list[ApplicationRun]] = defaultdict(list)
         for run in self.runs:
-            found[run.night or run.time[:10]].append(run)
+            by_night[run.night or run.time[:10]].append(run)
         return sorted(
             NightMedians(
                 min(run.time for run in runs),
@@ -164,14 +164,14 @@ class Application:
                 _median(_intensities(runs)),
                 runs[0].raw,
             )
-            for runs in found.values()
+            for runs in by_night.values()
         )
 
     @cached_property
     def flops(self) -> Summary:
         """FLOP/s a node, or of all nodes for a `whole_job`: over its nights, or the runs of the only one."""
         several = len(self.nights) > 1
-        return summarise([each.flops for each in (self.nights if several else self.runs)])
+        return summarise([night_or_run.flops for night_or_run in (self.nights if several else self.runs)])
 
     @cached_property
     def intensity(self) -> Summary | None:
@@ -290,9 +290,9 @@ def find_applications(records: Iterable[Record]) -> list[Application]:
         list
     )
     for launch in by_launch(record for record in records if REMEASURED not in record.params):
-        found = _rate(launch)
-        if found is not None:
-            rate, note = found
+        rate_and_note = _rate(launch)
+        if rate_and_note is not None:
+            rate, note = rate_and_note
             run = _run(rate, launch, finders, whole=not note)
             ranks = _ranks(rate, run)
             groups[program_of(rate), rate.nodes, note, Series.of(rate), ranks].append((rate, run))
@@ -327,30 +327,30 @@ def _ranks(rate: Record, run: ApplicationRun) -> int:
 
 def _settings(series: Series, ranks: int) -> dict[str, str]:
     """What was asked for, and what the program says of it; ranks come first, and under one name."""
-    found = {"ranks": str(ranks)} if ranks else {}
-    found |= {name: text for name, text in series.by_name.items() if name not in _NAMED}
-    return found | ({} if series.size is None else {"size": format_size(series.size)})
+    texts = {"ranks": str(ranks)} if ranks else {}
+    texts |= {name: text for name, text in series.by_name.items() if name not in _NAMED}
+    return texts | ({} if series.size is None else {"size": format_size(series.size)})
 
 
 def _told_apart(applications: Sequence[Application]) -> list[Application]:
     """Each with the first settings that tell it from those of its name on as many nodes."""
     alike: defaultdict[tuple[str, str, int], list[Application]] = defaultdict(list)
-    for each in applications:
-        alike[each.platform, each.name, each.nodes].append(each)
-    told = []
-    for each in applications:
-        others = alike[each.platform, each.name, each.nodes]
+    for application in applications:
+        alike[application.platform, application.name, application.nodes].append(application)
+    marked = []
+    for application in applications:
+        others = alike[application.platform, application.name, application.nodes]
         names: list[str] = []
         for name in dict.fromkeys(name for other in others for name in other.settings):
             if _different(others, [*names, name]) > _different(others, names):
                 names.append(name)
-        told.append(replace(each, apart=tuple(names)))
-    return told
+        marked.append(replace(application, apart=tuple(names)))
+    return marked
 
 
 def _different(applications: Sequence[Application], names: Sequence[str]) -> int:
     """How many of them these settings tell apart."""
-    return len({tuple(each.settings.get(name) for name in names) for each in applications})
+    return len({tuple(application.settings.get(name) for name in names) for application in applications})
 
 
 def by_launch(records: Iterable[Record]) -> list[list[Record]]:
@@ -401,8 +401,8 @@ def _run(rate: Record, launch: Sequence[Record], finders: LimitFinders, whole: b
     rates = values("flops", rate.case, OBSERVED)
     # Only the program's own time belongs to its rate; what npc observe saw includes start and end.
     seconds = values("time", rate.case) if rate.case != OBSERVED else []
-    told = values("flop", OBSERVED)[:1]
-    flop = (values("flop", rate.case) if rate.case != OBSERVED else []) or told
+    observed = values("flop", OBSERVED)[:1]
+    flop = (values("flop", rate.case) if rate.case != OBSERVED else []) or observed
     memory = values("bandwidth", rate.case, OBSERVED)
     counted = [r for r in launch if r.metric == "messages" and r.size and r.value]
     flops, done, lasted = rate.value or 0.0, math.fsum(flop) if flop else None, math.fsum(seconds)

@@ -68,21 +68,21 @@ def bounds(application: Application, roofline: Roofline) -> list[Bound]:
     """
     measured = _peak(application, roofline)
     theoretical = roofline.theoretical_peak(application.precision)
-    found = [(c, c.value) for c in (measured, theoretical) if c is not None]
+    rates = [(c, c.value) for c in (measured, theoretical) if c is not None]
     memory = _memory(application, roofline)
     if memory is not None and application.memory_intensity is not None:
-        found.append((memory, application.memory_intensity * memory.value))
+        rates.append((memory, application.memory_intensity * memory.value))
     network = own_link(application, roofline)
     if network is not None and application.busier_intensity is not None and application.nodes > 1:
-        found.append((network.ceiling, application.busier_intensity * network.bandwidth))
+        rates.append((network.ceiling, application.busier_intensity * network.bandwidth))
     for direction, ceiling in storage(roofline).items():
         intensity = application.storage_intensity(direction)
         if intensity is not None:
-            found.append((ceiling, intensity * ceiling.value))
+            rates.append((ceiling, intensity * ceiling.value))
     speed = application.flops.median
     peak_known = measured is not None and measured.name not in _LIBRARIES
     return sorted(
-        (Bound(ceiling, flops, speed / flops) for ceiling, flops in found),
+        (Bound(ceiling, flops, speed / flops) for ceiling, flops in rates),
         key=lambda bound: (bound.theoretical and peak_known, bound.flops),
     )
 
@@ -113,19 +113,19 @@ def link(roofline: Roofline) -> Ceiling | None:
 
 def storage(roofline: Roofline) -> dict[Direction, Ceiling]:
     """The fastest I/O ceiling of each direction that was measured."""
-    found: dict[Direction, Ceiling] = {}
+    fastest: dict[Direction, Ceiling] = {}
     for ceiling in roofline.of_kind("io"):
         direction = direction_of(ceiling)
-        if direction not in found or ceiling.value > found[direction].value:
-            found[direction] = ceiling
-    return found
+        if direction not in fastest or ceiling.value > fastest[direction].value:
+            fastest[direction] = ceiling
+    return fastest
 
 
 def storage_part(application: Application, roofline: Roofline) -> float | None:
     """The least part of the whole program's time that its bytes of storage need at the measured rates, if all
     of them are there when it ends; None where one of the two is not known."""
     ceilings = storage(roofline)
-    parts = [stored_part(*each, ceilings) for each in application.stored]
+    parts = [stored_part(*moved_and_seconds, ceilings) for moved_and_seconds in application.stored]
     known = [part for part in parts if part is not None]
     return median(known) if known else None
 
@@ -145,7 +145,7 @@ def own_link(application: Application, roofline: Roofline) -> Link | None:
     from a node at once, and no more than its best. Without counted sizes, or without a test at several sizes,
     it is the fastest test at its best size.
     """
-    found = []
+    links = []
     for ceiling in roofline.of_kind("network") if application.messages else ():
         curve = roofline.curve_of(ceiling) if ceiling.nodes > 1 else None
         if curve is None:
@@ -157,9 +157,9 @@ def own_link(application: Application, roofline: Roofline) -> Link | None:
             for size, share in application.messages
         )
         mean = application.message_size or 0.0
-        found.append(Link(ceiling, roofline.job_nodes * mean / least, True, roofline.job_nodes * best))
-    if found:
-        return max(found, key=lambda each: each.bandwidth)
+        links.append(Link(ceiling, roofline.job_nodes * mean / least, True, roofline.job_nodes * best))
+    if links:
+        return max(links, key=lambda candidate: candidate.bandwidth)
     fastest = link(roofline)
     return None if fastest is None else Link(fastest, fastest.value, False, fastest.value)
 
@@ -170,10 +170,10 @@ def verdict(application: Application, roofline: Roofline) -> str:
     a_node = " a node" if application.nodes > 1 and not application.whole_job else ""
     rate = format_quantity(application.flops.median, "FLOP/s", 3)
     parts = [f"{application.label} on {where}: {rate}{a_node}{_of_peak_text(application, roofline)}."]
-    found = bounds(application, roofline)
+    limits = bounds(application, roofline)
     known = application.memory_intensity is not None
-    parts += [_exceeded_text(bound) for bound in found if bound.share > 1]
-    within = [bound for bound in found if bound.share <= 1]
+    parts += [_exceeded_text(bound) for bound in limits if bound.share > 1]
+    within = [bound for bound in limits if bound.share <= 1]
     if application.caches:
         parts.append(
             f"Its arrays are less than {WORKING_SET} times the last-level caches "
@@ -182,12 +182,12 @@ def verdict(application: Application, roofline: Roofline) -> str:
     if within:
         certain = known and not application.caches
         parts.append(_bound_text(within[0], own_link(application, roofline), certain))
-    elif not found:
+    elif not limits:
         parts.append("No ceiling of its precision was measured, so nothing can be said of what bounds it.")
     if not known:
         parts.append("How many bytes of memory it moves is not known, so memory may bound it lower.")
     parts += filter(None, [loads_text(application, roofline)])
-    parts += _network_text(application, roofline, found)
+    parts += _network_text(application, roofline, limits)
     parts += filter(None, [_storage_text(application, roofline)])
     if application.inside is not None:
         share = f"{100 * application.inside:.3g} %"
@@ -246,7 +246,7 @@ def _bound_text(tightest: Bound, network: Link | None, memory_known: bool) -> st
     )
 
 
-def _network_text(application: Application, roofline: Roofline, found: Sequence[Bound]) -> list[str]:
+def _network_text(application: Application, roofline: Roofline, limits: Sequence[Bound]) -> list[str]:
     """The least part of its time that the network took, and what less of it would bring."""
     if application.nodes == 1 or application.note:
         return []
@@ -275,25 +275,25 @@ def _network_text(application: Application, roofline: Roofline, found: Sequence[
             "help. Latency and waiting for other ranks are not in that.",
             *filter(None, [messages_text(application, roofline)]),
         ]
-    said = [
+    sentences = [
         f"{rate} its bytes need at least {100 * least:.2g} % of its time. A network that cost nothing would "
         f"make it at least {1 / (1 - least):.4g} times as fast if it does not compute meanwhile"
-        + _at_most(application, found)
+        + _at_most(application, limits)
     ]
     if least - at_best >= _NO_MATTER:
-        said.append(
+        sentences.append(
             f"Large messages alone, at the {format_quantity(network.best, 'B/s', 3)} that they reach, would "
             f"make it at least {1 / (1 - least + at_best):.4g} times as fast then."
         )
     latency = messages_text(application, roofline)
     on_top = "Waiting for other ranks comes" if latency else "Latency and waiting for other ranks come"
-    said += [*filter(None, [latency]), f"{on_top} on top."]  # hence "at least"
-    return said
+    sentences += [*filter(None, [latency]), f"{on_top} on top."]  # hence "at least"
+    return sentences
 
 
 def _storage_text(application: Application, roofline: Roofline) -> str:
     """The least part of its time that storage took; empty where nobody counted, or nothing was moved."""
-    moved = [sum(each.values()) for each, _ in application.stored]
+    moved = [sum(by_direction.values()) for by_direction, _ in application.stored]
     if not moved or not median(moved):
         return ""
     amount = format_quantity(median(moved), "B", 3) + (" a node" if application.nodes > 1 else "")
@@ -301,22 +301,22 @@ def _storage_text(application: Application, roofline: Roofline) -> str:
     if part is None:
         return f"It moves {amount} from and to storage; no I/O ceiling was measured (tag io)."
     names = " and ".join(ceiling.name for ceiling in storage(roofline).values())
-    said = f"It moves {amount} from and to storage, which at the rates of {names} "
+    text = f"It moves {amount} from and to storage, which at the rates of {names} "
     if part < _NO_MATTER:
-        return f"{said}takes less than {100 * _NO_MATTER:.2g} % of its time."
+        return f"{text}takes less than {100 * _NO_MATTER:.2g} % of its time."
     if part >= 1:
-        return f"{said}alone takes {part:.3g} times its run time: the page cache had them."
+        return f"{text}alone takes {part:.3g} times its run time: the page cache had them."
     return (
-        f"{said}takes at least {100 * part:.2g} % of its time, if nothing stays in the page cache when it "
+        f"{text}takes at least {100 * part:.2g} % of its time, if nothing stays in the page cache when it "
         f"ends. Storage that cost nothing would make it at least {1 / (1 - part):.4g} times as fast where it "
         "does not compute meanwhile."
     )
 
 
-def without_network(application: Application, found: Sequence[Bound]) -> tuple[float, Ceiling] | None:
+def without_network(application: Application, limits: Sequence[Bound]) -> tuple[float, Ceiling] | None:
     """How many times as fast it could be at most if the network cost nothing, and the ceiling that bounds it
     then: the lowest of its other `bounds`. None where that is not known."""
-    others = [bound for bound in found if bound.ceiling.kind != "network"]
+    others = [bound for bound in limits if bound.ceiling.kind != "network"]
     peak = next((bound for bound in others if bound.ceiling.kind == "compute"), None)
     if peak is None:
         return None
@@ -330,8 +330,8 @@ def without_network(application: Application, found: Sequence[Bound]) -> tuple[f
     return (most, others[0].ceiling) if most > 1 else None
 
 
-def _at_most(application: Application, found: Sequence[Bound]) -> str:
-    best = without_network(application, found)
+def _at_most(application: Application, limits: Sequence[Bound]) -> str:
+    best = without_network(application, limits)
     if best is None:
         return "; by how much at most is not known."
     return f", and at most {best[0]:.3g} times, for there {best[1].name} is the limit."

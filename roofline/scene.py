@@ -123,12 +123,12 @@ class ApplicationMark:
     def bars(self) -> list[tuple[Place, Place]]:
         """The ends of its medians' intervals, along x and along y, as far as there are intervals."""
         across, up = self.intensity, self.application.flops
-        found = []
+        lines = []
         if across is not None and across.low is not None and across.high is not None:
-            found.append(((across.low, self.y), (across.high, self.y)))
+            lines.append(((across.low, self.y), (across.high, self.y)))
         if up.low is not None and up.high is not None:
-            found.append(((self.x, up.low), (self.x, up.high)))
-        return found
+            lines.append(((self.x, up.low), (self.x, up.high)))
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def compose(roofline: Roofline) -> Scene | None:
     up = [place for mark in marks for place in (mark.y, *(y for _, y, _ in mark.runs))]
     x = _around(x, across + [mark.limit.intensity for mark in limits])
     y = _around(y, up + [place for mark in limits for place in (mark.limit.flops, mark.reached)])
-    strokes, groups = _strokes(roofline), _groups([each for roof in roofs for each in roof.paths])
+    strokes, groups = _strokes(roofline), _groups([path for roof in roofs for path in roof.paths])
     lines = []
     for roof in roofs:
         for ceiling in (*roof.compute, *roof.paths):
@@ -235,20 +235,22 @@ def _roof(roofline: Roofline, peak: Kind) -> _Roof | None:
 
 def _groups(bandwidths: Sequence[Ceiling]) -> dict[str, str]:
     """By its name, the group of every bandwidth: the fastest of its kind that it is nearly equal to."""
-    found: dict[str, str] = {}
+    group_of: dict[str, str] = {}
     first: dict[str, Ceiling] = {}
     for ceiling in sorted(bandwidths, key=lambda ceiling: -ceiling.value):
         head = first.get(ceiling.kind)
         if head is None or head.value > _NEAR * ceiling.value:
             head = first[ceiling.kind] = ceiling
-        found[ceiling.name] = head.name
-    return found
+        group_of[ceiling.name] = head.name
+    return group_of
 
 
 def _placed(roofline: Roofline) -> list[Application]:
     """Those with a place along x."""
     return [
-        each for each in roofline.applications if each.intensity or each.memory_intensity or each.io_intensity
+        application
+        for application in roofline.applications
+        if application.intensity or application.memory_intensity or application.io_intensity
     ]
 
 
@@ -304,9 +306,9 @@ def _marks(roofline: Roofline) -> Iterator[ApplicationMark]:
                 limits=(None, None),
             )
         if storage:
-            seen = [(x, run.flops, run) for run in application.runs if (x := run.io_intensity) is not None]
+            dots = [(x, run.flops, run) for run in application.runs if (x := run.io_intensity) is not None]
             yield replace(
-                mark, of="storage", x=storage.median, runs=tuple(seen), trail=(), limits=(None, None)
+                mark, of="storage", x=storage.median, runs=tuple(dots), trail=(), limits=(None, None)
             )
 
 

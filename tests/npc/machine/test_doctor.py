@@ -463,7 +463,7 @@ def test_each_check_finds_its_own_alone(
     spoil(environment)
     (finding,) = preflight(environment, QUIET)
     assert (finding.name, finding.level) == (name, level)
-    assert seen in finding.seen
+    assert seen in finding.symptom
 
 
 def test_a_low_memlock_does_not_matter_without_rdma(sound: dict[str, Any]) -> None:
@@ -484,7 +484,7 @@ def test_a_busy_machine_is_named_with_its_processes(sound: dict[str, Any]) -> No
     busy = (BusyProcess(4711, "xhpl", 1.95), BusyProcess(12, "kworker", 0.15))
     (finding,) = preflight(sound, MpiTrial(busy, "2"))
     assert (finding.name, finding.level) == ("loaded", "warning")
-    assert finding.seen.startswith("2.1 of 8 CPUs are busy now: xhpl (4711) 195%, kworker (12) 15%")
+    assert finding.symptom.startswith("2.1 of 8 CPUs are busy now: xhpl (4711) 195%, kworker (12) 15%")
 
 
 def test_ranks_that_are_alone_are_an_error(sound: dict[str, Any]) -> None:
@@ -496,7 +496,7 @@ def test_ranks_that_do_not_start_are_an_error_with_the_launcher_s_words(sound: d
     output = "-----\nThere are not enough slots available in the system\n-----\n"
     (finding,) = preflight(sound, MpiTrial((), "0 of 2 ranks came up", output))
     assert (finding.name, finding.level) == ("mpi_fails", "error")
-    assert "not enough slots" in finding.seen
+    assert "not enough slots" in finding.symptom
 
 
 def test_a_missing_launcher_is_no_finding_because_it_is_a_missing_tool(sound: dict[str, Any]) -> None:
@@ -522,7 +522,7 @@ def test_the_counters_of_mpi_are_told(
     (finding,) = preflight(
         environment, MpiTrial((), "2", f"ranks: 2\nranks: 2\nvariables: {json.dumps(offered)}\n")
     )
-    assert (finding.name, finding.level, finding.seen) == ("mpi_variables", "note", seen)
+    assert (finding.name, finding.level, finding.symptom) == ("mpi_variables", "note", seen)
 
 
 def test_errors_come_first(sound: dict[str, Any]) -> None:

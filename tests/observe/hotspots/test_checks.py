@@ -30,7 +30,7 @@ def test_a_node_without_perf_is_told(sound: dict[str, Any]) -> None:
     environment["tools"].update(perf=None)
     (finding,) = preflight(environment, QUIET)
     assert (finding.name, finding.level) == ("perf", "note")
-    assert "there is no perf" in finding.seen
+    assert "there is no perf" in finding.symptom
 
 
 @pytest.mark.parametrize(("paranoid", "shown"), [(2, "this user's programs, not the system"), (3, "nothing")])
@@ -44,5 +44,5 @@ def test_what_perf_does_not_show_is_told(
     monkeypatch.setattr("npc.observe.hotspots.perf.is_privileged", lambda: False)
     (finding,) = preflight(environment, QUIET)
     assert finding.name == "perf"
-    assert finding.seen.startswith(f"perf shows {shown}")
+    assert finding.symptom.startswith(f"perf shows {shown}")
     assert "sysctl kernel.perf_event_paranoid=1" in finding.do

@@ -198,16 +198,14 @@ def test_a_room_is_imported_by_way_of_npc_alone() -> None:
         assert not {name for name in names if name.partition(".")[0] in ALLOWED.keys() - {"npc"}}, path
 
 
-@pytest.mark.parametrize(
-    "kind", ["commands", "sections", "advice", "checks", "parsers", "observations", "observers"]
-)
+@pytest.mark.parametrize("kind", ["commands", "sections", "advice", "checks", "parsers"])
 def test_what_is_registered_is_there(kind: str) -> None:
     """The command line, the page, advice, preflight and the parsers know no room: they find these."""
     assert set(module_names(kind).values()) <= set(PATHS)
     assert len(module_names(kind)) > 2
 
 
-@pytest.mark.parametrize("kind", ["observations", "limits"])
+@pytest.mark.parametrize("kind", ["observations", "observers", "limits"])
 def test_what_parts_have_registered_is_there(kind: str) -> None:
     """The core has none of its own."""
     assert set(module_names(kind).values()) <= set(PATHS)

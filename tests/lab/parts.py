@@ -17,6 +17,7 @@ NEED_ALL: Final = (
     "npc/figures/test_gallery.py",
     "npc/test_foreign_commands.py",
     "npc/test_foreign_files.py",
+    "observe/test_circles_in_libraries.py",
     "report/test_browser.py",
     "report/test_report.py",
 )

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from npc.observe.c_header import CField, CHeader, dtype, read_header
+from tests.lab.parts import needs_parts
 from tests.paths import ROOT
 
 HEADERS = ("mpi/library/file.h", "mpi/library/variables.h", "memory/library/table.h")
 
 
+@needs_parts
 @pytest.mark.parametrize("name", HEADERS)
 def test_fields_lie_where_the_compiler_puts_them(name: str, tmp_path: Path) -> None:
     path = ROOT / "observe" / name
@@ -23,6 +25,7 @@ def test_fields_lie_where_the_compiler_puts_them(name: str, tmp_path: Path) -> N
     assert compiled(path, header, tmp_path) == "".join(f"{line}\n" for line in described(header))
 
 
+@needs_parts
 @pytest.mark.parametrize("name", HEADERS)
 def test_numpy_has_the_same_places(name: str) -> None:
     for structure in read_header(ROOT / "observe" / name).structures.values():

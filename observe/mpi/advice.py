@@ -43,53 +43,58 @@ def load_imbalance(run: Run) -> Judgement:
     launches = newest(profiled_launches(run))
     if not launches:
         return _NONE
-    found = []
-    for each in launches:
-        efficiency = each.profile.efficiency
+    hints = []
+    for launch in launches:
+        efficiency = launch.profile.efficiency
         if efficiency is None or not efficiency.load_balance:
             continue
         if efficiency.gain < _WORTH * efficiency.seconds:
             continue
-        slow = next(rank for rank in each.profile.ranks if rank.rank == efficiency.slowest)
-        seen = (
-            f"{each.name}: rank {slow.rank} on {slow.host} computes for {_seconds(slow.computing)}, the mean "
+        slow = next(rank for rank in launch.profile.ranks if rank.rank == efficiency.slowest)
+        evidence = (
+            f"{launch.name}: rank {slow.rank} on {slow.host} computes for {_seconds(slow.computing)}, "
+            "the mean "
             f"of the ranks is {_seconds(efficiency.computing)} (load balance {efficiency.load_balance:.2g})"
         )
-        where, host = _region(each.profile), _slow_host(each.profile)
-        seen += f"; most of it in the region {where}" if where else ""
-        seen += f"; every rank on {host[0]} is slower than all others" if host else ""
+        where, host = _region(launch.profile), _slow_host(launch.profile)
+        evidence += f"; most of it in the region {where}" if where else ""
+        evidence += f"; every rank on {host[0]} is slower than all others" if host else ""
         gain = _faster(efficiency.seconds, efficiency.gain)
-        found.append(hint("load_imbalance", seen, gain, (each.raw,), application=each.program))
-    return found
+        hints.append(hint("load_imbalance", evidence, gain, (launch.raw,), application=launch.program))
+    return hints
 
 
 @rule("slow_host")
 def slow_host(run: Run) -> Judgement:
     """A node all of whose ranks compute longer than those of the others, in each run that it took part in."""
-    several = [each for each in profiled_launches(run) if len(set(each.profile.hosts.values())) > 1]
+    several = [launch for launch in profiled_launches(run) if len(set(launch.profile.hosts.values())) > 1]
     if not several:
         return "no program on several nodes whose MPI was looked into (npc observe)"
     by_host: defaultdict[tuple[str, str], list[tuple[ProfiledLaunch, float]]] = defaultdict(list)
-    for each in several:
-        slow = _slow_host(each.profile)
+    for launch in several:
+        slow = _slow_host(launch.profile)
         if slow:
-            by_host[each.program, slow[0]].append((each, slow[1]))
-    found = []
+            by_host[launch.program, slow[0]].append((launch, slow[1]))
+    hints = []
     for (program, host), runs in by_host.items():
-        there = [each for each in several if each.program == program and host in each.profile.hosts.values()]
-        if len(runs) < len(there) or not _host_and_not_rank(host, [each for each, _ in runs]):
+        there = [
+            launch
+            for launch in several
+            if launch.program == program and host in launch.profile.hosts.values()
+        ]
+        if len(runs) < len(there) or not _host_and_not_rank(host, [launch for launch, _ in runs]):
             continue
-        each, slower = runs[0]
-        ranks = sorted(rank for rank, where in each.profile.hosts.items() if where == host)
-        seen = (
-            f"{each.name}: the ranks on {host} ({_listed(ranks)}) compute {slower:.3g} times as long as "
+        launch, slower = runs[0]
+        ranks = sorted(rank for rank, where in launch.profile.hosts.items() if where == host)
+        evidence = (
+            f"{launch.name}: the ranks on {host} ({_listed(ranks)}) compute {slower:.3g} times as long as "
             "those of the other nodes"
         )
-        seen += f", in all {len(runs)} runs that it took part in" if len(runs) > 1 else ""
-        gain = _without(each.profile, host)
-        raw = tuple(each.raw for each, _ in runs)
-        found.append(hint("slow_host", seen, gain, raw, application=program, host=host))
-    return found
+        evidence += f", in all {len(runs)} runs that it took part in" if len(runs) > 1 else ""
+        gain = _without(launch.profile, host)
+        raw = tuple(launch.raw for launch, _ in runs)
+        hints.append(hint("slow_host", evidence, gain, raw, application=program, host=host))
+    return hints
 
 
 @rule("late_senders")
@@ -98,30 +103,31 @@ def late_senders(run: Run) -> Judgement:
     launches = newest(profiled_launches(run))
     if not launches:
         return _NONE
-    compared = [each for each in launches if each.profile.waits and each.profile.waits.messages]
+    compared = [launch for launch in launches if launch.profile.waits and launch.profile.waits.messages]
     if not compared:
         return "no messages between ranks whose moments were kept (npc observe)"
-    found = []
-    for each in compared:
-        waits = each.profile.waits
+    hints = []
+    for launch in compared:
+        waits = launch.profile.waits
         assert waits is not None
         late = [wait for wait in waits.messages if wait.kind == "late sender"]
         waited = sum(wait.waited for wait in late)
-        if waited < _WORTH * each.profile.total:
+        if waited < _WORTH * launch.profile.total:
             continue
-        gain = _at_most(each.profile, {rank.rank: _waited(waits, rank) for rank in each.profile.ranks})
+        gain = _at_most(launch.profile, {rank.rank: _waited(waits, rank) for rank in launch.profile.ranks})
         if gain is None or gain < 1 + _WORTH:
             continue  # a rank that waits for nobody holds the others up: that is its load
         worst = max(late, key=lambda wait: wait.waited)
-        seen = (
-            f"{each.name}: ranks wait {_share(waited, each.profile)} of their time, most in {worst.call}, "
+        evidence = (
+            f"{launch.name}: ranks wait {_share(waited, launch.profile)} of their time, "
+            f"most in {worst.call}, "
             "for messages that were not sent yet"
         )
         pair = next((pair for pair in waits.pairs if pair.kind == "late sender"), None)
         if pair:
-            seen += f", rank {pair.waiting} for rank {pair.awaited} {_seconds(pair.seconds)}"
-        found.append(hint("late_senders", seen, gain, (each.raw,), application=each.program))
-    return found
+            evidence += f", rank {pair.waiting} for rank {pair.awaited} {_seconds(pair.seconds)}"
+        hints.append(hint("late_senders", evidence, gain, (launch.raw,), application=launch.program))
+    return hints
 
 
 @rule("unexpected_messages")
@@ -130,9 +136,9 @@ def unexpected_messages(run: Run) -> Judgement:
     launches = newest(profiled_launches(run))
     if not launches:
         return _NONE
-    found, judged = [], False
-    for each in launches:
-        unexpected, profile = each.profile.unexpected, each.profile
+    hints, judged = [], False
+    for launch in launches:
+        unexpected, profile = launch.profile.unexpected, launch.profile
         if unexpected is None:
             continue
         messages = sum(pair.messages for pair in profile.peers.rows) + profile.peers.left_out[2]
@@ -140,14 +146,15 @@ def unexpected_messages(run: Run) -> Judgement:
         judged = judged or few or unexpected.counted is not None
         if not messages or not unexpected.counted or unexpected.counted < _MOSTLY * messages or few:
             continue
-        seen = (
-            f"{each.name}: {unexpected.counted} messages came before they were asked for, beside {messages} "
+        evidence = (
+            f"{launch.name}: {unexpected.counted} messages came before they were asked for, "
+            f"beside {messages} "
             f"that the program sent ({unexpected.source})"
         )
         worst = max(unexpected.by_rank, key=lambda rank: unexpected.by_rank[rank], default=None)
-        seen += f", most of them to rank {worst}" if worst is not None else ""
-        found.append(hint("unexpected_messages", seen, None, (each.raw,), application=each.program))
-    return found if judged else "no count of unexpected messages by the MPI library (npc observe --mpit)"
+        evidence += f", most of them to rank {worst}" if worst is not None else ""
+        hints.append(hint("unexpected_messages", evidence, None, (launch.raw,), application=launch.program))
+    return hints if judged else "no count of unexpected messages by the MPI library (npc observe --mpit)"
 
 
 @rule("message_size")
@@ -156,11 +163,11 @@ def message_size(run: Run) -> Judgement:
     callers = _callers(run)
     if not callers:
         return "no program whose messages were counted (npc observe)"
-    ceilings = [each for each in mpi_ceilings(run.records) if each.kind == ONE_AT_A_TIME]
+    ceilings = [ceiling for ceiling in mpi_ceilings(run.records) if ceiling.kind == ONE_AT_A_TIME]
     if not ceilings:
         return "no latency test of MPI to hold a program's messages against"
-    found = []
-    for caller, each in callers:
+    hints = []
+    for caller, launch in callers:
         fitting = [ceiling for ceiling in ceilings if (ceiling.nodes > 1) == (caller.nodes > 1)]
         small = sum(count for size, count in caller.by_size if size < _SMALL) / caller.ranks
         if not fitting or not small:
@@ -169,49 +176,50 @@ def message_size(run: Run) -> Judgement:
         needed = small * latency
         if needed >= _WORTH * caller.seconds:
             all_of_them = sum(count for _, count in caller.by_size) / caller.ranks
-            seen = (
-                f"{each.name}: of {all_of_them:.4g} messages a rank {small:.4g} have less than 1 KiB; at the "
+            evidence = (
+                f"{launch.name}: of {all_of_them:.4g} messages a rank {small:.4g} have less than 1 KiB; "
+                "at the "
                 f"{format_quantity(latency, 's', 3)} that an empty one takes they need "
                 f"{_percent(needed / caller.seconds)} of the run"
             )
-            gain = _at_most(each.profile, {rank.rank: _messages(rank) for rank in each.profile.ranks})
-            found.append(hint("message_size", seen, gain, (each.raw,), application=each.program))
-    return found
+            gain = _at_most(launch.profile, {rank.rank: _messages(rank) for rank in launch.profile.ranks})
+            hints.append(hint("message_size", evidence, gain, (launch.raw,), application=launch.program))
+    return hints
 
 
 @rule("unexplained_mpi")
 def unexplained_mpi(run: Run) -> Judgement:
     """Time inside MPI beyond what the ranks waited for each other, and beyond what the calls need."""
-    callers = [(caller, each) for caller, each in _callers(run) if caller.calls and each.profile.waits]
+    callers = [(caller, launch) for caller, launch in _callers(run) if caller.calls and launch.profile.waits]
     if not callers:
         return "no program whose calls and waits were counted (npc observe)"
     ceilings = mpi_ceilings(run.records)
-    found, judged = [], False
-    for caller, each in callers:
+    hints, judged = [], False
+    for caller, launch in callers:
         needed = least_seconds(caller, ceilings)
         if needed is None:
             continue
         judged = True
-        found += _unexplained(each, needed[1])
-    return found if judged else "no tests of all the MPI calls that a program makes (tag network)"
+        hints += _unexplained(launch, needed[1])
+    return hints if judged else "no tests of all the MPI calls that a program makes (tag network)"
 
 
-def _unexplained(each: ProfiledLaunch, needed: float) -> list[Hint]:
-    profile = each.profile
+def _unexplained(launch: ProfiledLaunch, needed: float) -> list[Hint]:
+    profile = launch.profile
     number, waits = len(profile.ranks), profile.waits
     inside = sum(rank.mpi for rank in profile.ranks) / number
     waited = waits.waited / number if waits else 0.0
     rest = inside - waited - needed
     if rest < _WORTH * profile.seconds:
         return []
-    seen = (
-        f"{each.name}: of {_seconds(inside)} inside MPI a rank, {_seconds(waited)} are waiting for other "
+    evidence = (
+        f"{launch.name}: of {_seconds(inside)} inside MPI a rank, {_seconds(waited)} are waiting for other "
         f"ranks, as far as that was seen, and its calls need {_seconds(needed)} by the tests of their kind: "
         f"{_seconds(rest)} ({_percent(rest / profile.seconds)} of the run) are something else"
     )
     rests = {rank.rank: rank.mpi - needed - _waited(waits, rank) for rank in profile.ranks}
     gain = _at_most(profile, rests)
-    return [hint("unexplained_mpi", seen, gain, (each.raw,), application=each.program)]
+    return [hint("unexplained_mpi", evidence, gain, (launch.raw,), application=launch.program)]
 
 
 def _callers(run: Run) -> list[tuple[ApplicationMessages, ProfiledLaunch]]:
@@ -219,13 +227,15 @@ def _callers(run: Run) -> list[tuple[ApplicationMessages, ProfiledLaunch]]:
     launches = newest(profiled_launches(run))
     if not launches:
         return []
-    callers = {(each.name, each.nodes, each.ranks): each for each in find_callers(run.records)}
-    found = []
-    for each in launches:
-        caller = callers.get((each.program, each.launch.nodes, len(each.profile.ranks)))
+    callers = {
+        (messages.name, messages.nodes, messages.ranks): messages for messages in find_callers(run.records)
+    }
+    hints = []
+    for launch in launches:
+        caller = callers.get((launch.program, launch.launch.nodes, len(launch.profile.ranks)))
         if caller is not None:
-            found.append((caller, each))
-    return found
+            hints.append((caller, launch))
+    return hints
 
 
 def _slow_host(profile: Profile) -> tuple[str, float] | None:
@@ -237,7 +247,7 @@ def _slow_host(profile: Profile) -> tuple[str, float] | None:
     if len(loads) < 2:
         return None
     slow = max(loads, key=lambda host: median(loads[host]))
-    others = [load for host, found in loads.items() if host != slow for load in found]
+    others = [load for host, others_loads in loads.items() if host != slow for load in others_loads]
     typical = median(others)
     if min(loads[slow]) <= max(others) or median(loads[slow]) < _SLOWER * typical or not typical:
         return None
@@ -247,7 +257,7 @@ def _slow_host(profile: Profile) -> tuple[str, float] | None:
 def _host_and_not_rank(host: str, runs: Sequence[ProfiledLaunch]) -> bool:
     """Whether it is the node: several ranks were slow on it at once, or other ones in other runs. One rank
     that is always the same may have more to do."""
-    placed = [frozenset(rank for rank, where in each.profile.hosts.items() if where == host) for each in runs]
+    placed = [frozenset(rank for rank, where in run.profile.hosts.items() if where == host) for run in runs]
     return len(set(placed)) > 1 or any(len(ranks) > 1 for ranks in placed)
 
 

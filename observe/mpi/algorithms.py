@@ -67,24 +67,28 @@ def algorithms_of(profiles: Sequence[RankProfile], flows: Iterable[RankFlow]) ->
         if flow.kind == "internal" and flow.source != flow.target:
             sent[flow.source, flow.target] += flow.messages
     reasons: dict[str, str] = {}
-    found = list(_collectives(profiles, reasons))
-    if not found or not sent:
+    collectives = list(_collectives(profiles, reasons))
+    if not collectives or not sent:
         return Algorithms(reasons=reasons) if reasons and sent else None
-    solved = _solve(found, sent)
+    solved = _solve(collectives, sent)
     if isinstance(solved, str):
-        return Algorithms(reasons={**reasons, **{each.operation: solved for each in found}})
+        return Algorithms(reasons={**reasons, **{collective.operation: solved for collective in collectives}})
     explained, calls = solved
-    ran = tuple(one for each, made in zip(found, calls, strict=True) for one in _told(each, made))
+    ran = tuple(
+        one for collective, made in zip(collectives, calls, strict=True) for one in _told(collective, made)
+    )
     return Algorithms(ran=ran, explained=explained / sent.total(), reasons=reasons)
 
 
 def _collectives(profiles: Sequence[RankProfile], reasons: dict[str, str]) -> Iterator[_Collective]:
     """What was called; adds the reasons for what cannot be looked at."""
-    sizes = {each.key: each.size for profile in profiles for each in profile.communicators}
+    sizes = {
+        communicator.key: communicator.size for profile in profiles for communicator in profile.communicators
+    }
     ranks: defaultdict[str, list[int]] = defaultdict(list)
     for profile in profiles:
-        for each in profile.communicators:
-            ranks[each.key].append(profile.rank)
+        for communicator in profile.communicators:
+            ranks[communicator.key].append(profile.rank)
     made: dict[tuple[str, Members], Counter[int]] = {}
     roots: defaultdict[tuple[str, Members], Counter[int | None]] = defaultdict(Counter)
     for profile in profiles:
@@ -99,7 +103,7 @@ def _collectives(profiles: Sequence[RankProfile], reasons: dict[str, str]) -> It
             if name and members and profile.rank == members[0]:
                 roots[name, members][arrival.root] += 1
     for (name, members), counted in made.items():
-        by_class = Counter({each: round(calls / len(members)) for each, calls in counted.items()})
+        by_class = Counter({size_class: round(calls / len(members)) for size_class, calls in counted.items()})
         if name in reasons:
             continue
         if len(members) > _MOST_RANKS:
@@ -111,36 +115,36 @@ def _collectives(profiles: Sequence[RankProfile], reasons: dict[str, str]) -> It
 
 
 def _by_root(
-    found: _Collective, roots: Mapping[int | None, int], reasons: dict[str, str]
+    collective: _Collective, roots: Mapping[int | None, int], reasons: dict[str, str]
 ) -> Iterator[_Collective]:
     """Calls with a root, one for each; of several roots all calls have to be known."""
-    known = {root: number for root, number in roots.items() if root in found.members}
-    if found.operation not in ("bcast", "reduce", "gather", "gatherv", "scatter", "scatterv"):
-        yield found
+    known = {root: number for root, number in roots.items() if root in collective.members}
+    if collective.operation not in ("bcast", "reduce", "gather", "gatherv", "scatter", "scatterv"):
+        yield collective
     elif len(known) == 1 and len(roots) == 1:
-        yield _Collective(found.operation, found.members, next(iter(known)), found.by_class)
-    elif known and sum(known.values()) == found.calls and len(known) <= _MOST_ROOTS:
+        yield _Collective(collective.operation, collective.members, next(iter(known)), collective.by_class)
+    elif known and sum(known.values()) == collective.calls and len(known) <= _MOST_ROOTS:
         for root, number in known.items():
-            yield _Collective(found.operation, found.members, root, Counter({-1: number}))
+            yield _Collective(collective.operation, collective.members, root, Counter({-1: number}))
     else:
-        reasons[found.operation] = "its roots are not known of all calls"
+        reasons[collective.operation] = "its roots are not known of all calls"
 
 
 def _solve(
-    found: Sequence[_Collective], sent: Mapping[tuple[int, int], int]
+    collectives: Sequence[_Collective], sent: Mapping[tuple[int, int], int]
 ) -> tuple[float, list[dict[str, tuple[float, float]]]] | str:
     """(messages explained, for each collective algorithm → least and most times that its messages were sent);
     or why there is no solution."""
     # A tree's messages are sent once for a call; where that explains nothing, large ones went in pieces.
     for in_pieces in (frozenset[str](), _SEGMENTED):
-        solved = _solved(found, sent, in_pieces)
+        solved = _solved(collectives, sent, in_pieces)
         if solved is not None:
             return solved
     return "the messages are those of no algorithms known here"
 
 
 def _solved(
-    found: Sequence[_Collective], sent: Mapping[tuple[int, int], int], in_pieces: frozenset[str]
+    collectives: Sequence[_Collective], sent: Mapping[tuple[int, int], int], in_pieces: frozenset[str]
 ) -> tuple[float, list[dict[str, tuple[float, float]]]] | None:
     """The same, where only the operations `in_pieces` may send an algorithm's messages several times a call;
     None without a solution."""
@@ -148,20 +152,20 @@ def _solved(
     from scipy.optimize import linprog
 
     columns: list[_Column] = []
-    for number, each in enumerate(found):
-        place = each.members.index(each.root) if each.root is not None else 0
-        for name, messages in patterns(each.operation, len(each.members), place):
+    for number, collective in enumerate(collectives):
+        place = collective.members.index(collective.root) if collective.root is not None else 0
+        for name, messages in patterns(collective.operation, len(collective.members), place):
             columns.append(_Column(number, name, messages))
-    rows = _limits(found, columns, sent)
+    rows = _limits(collectives, columns, sent)
     limits = np.zeros((len(rows), len(columns)))
     for place, row in enumerate(rows):
         for number, times in row:
             limits[place, number] = times
     made = np.array(
-        [[float(column.collective == number) for column in columns] for number in range(len(found))]
+        [[float(column.collective == number) for column in columns] for number in range(len(collectives))]
     )
-    calls = np.array([each.calls for each in found], dtype=float)
-    several = np.array([each.operation in in_pieces for each in found])
+    calls = np.array([each.calls for each in collectives], dtype=float)
+    several = np.array([each.operation in in_pieces for each in collectives])
     weights = np.array([float(column.messages.total()) for column in columns])
     upper = np.vstack([limits, -made[several]])
     bounds = np.concatenate([np.array(list(rows.values()), dtype=float), -calls[several]])
@@ -175,7 +179,7 @@ def _solved(
     unused = groups[[place for place in range(len(keys)) if place not in used]].sum(axis=0)
     upper = np.vstack([upper, -weights, unused])
     bounds = np.concatenate([bounds, [_SLACK - explained, 0.0]])
-    solved: list[dict[str, tuple[float, float]]] = [{} for _ in found]
+    solved: list[dict[str, tuple[float, float]]] = [{} for _ in collectives]
     for place in sorted(used):
         ends = [linprog(sign * groups[place], A_ub=upper, b_ub=bounds, **equal) for sign in (1, -1)]
         if not all(end.success for end in ends):
@@ -205,7 +209,7 @@ def _simplest(
     costs = np.concatenate([-weights, np.full(number, penalty)])
     whole = np.concatenate([np.zeros(unknown), np.ones(number)])
     limits = Bounds(0, np.concatenate([np.full(unknown, np.inf), np.ones(number)]))
-    found: set[int] = set()
+    numbers: set[int] = set()
     best, explained = np.inf, 0.0
     for _ in range(_MOST_SOLUTIONS):
         solution = milp(
@@ -214,22 +218,22 @@ def _simplest(
         if not solution.success or solution.fun > best + _SLACK:
             break
         chosen = {place for place in range(number) if solution.x[unknown + place] > 0.5}
-        if not found:
+        if not numbers:
             best, explained = solution.fun, float(weights @ solution.x[:unknown])
-        found |= chosen
+        numbers |= chosen
         again = np.concatenate([np.zeros(unknown), [float(place in chosen) for place in range(number)]])
         constraints.append(LinearConstraint(again, -np.inf, len(chosen) - 1))
-    return found, explained
+    return numbers, explained
 
 
 def _limits(
-    found: Sequence[_Collective], columns: Sequence[_Column], sent: Mapping[tuple[int, int], int]
+    collectives: Sequence[_Collective], columns: Sequence[_Column], sent: Mapping[tuple[int, int], int]
 ) -> dict[tuple[tuple[int, int], ...], int]:
     """(column, messages of one call) of each pair of ranks → how many the pair sent; of pairs that are alike
     the one that sent least is the limit."""
     by_pair: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for place, column in enumerate(columns):
-        members = found[column.collective].members
+        members = collectives[column.collective].members
         for (source, target), times in column.messages.items():
             by_pair[members[source], members[target]].append((place, times))
     rows: dict[tuple[tuple[int, int], ...], int] = {}
@@ -239,21 +243,21 @@ def _limits(
     return rows
 
 
-def _told(found: _Collective, made: Mapping[str, tuple[float, float]]) -> Iterator[CollectiveAlgorithm]:
+def _told(collective: _Collective, made: Mapping[str, tuple[float, float]]) -> Iterator[CollectiveAlgorithm]:
     """The algorithms that ran, each with its calls and sizes as far as they are certain."""
     possible = {name: times for name, times in made.items() if times[1] > _WHOLE}
     names = tuple(possible)
-    where = (found.operation, len(found.members), found.root)
-    smallest, largest = _sizes(found.by_class)
+    where = (collective.operation, len(collective.members), collective.root)
+    smallest, largest = _sizes(collective.by_class)
     certain = all(most - least < max(_WHOLE, 1e-6 * most) for least, most in possible.values())
     if len(names) == 1 and certain:
-        pieces = possible[names[0]][1] / found.calls
-        yield CollectiveAlgorithm(*where, names, found.calls, smallest, largest, round(pieces, 2))
-    elif not certain or round(sum(most for _, most in possible.values())) != found.calls:
-        yield CollectiveAlgorithm(*where, names, found.calls, smallest, largest)
+        pieces = possible[names[0]][1] / collective.calls
+        yield CollectiveAlgorithm(*where, names, collective.calls, smallest, largest, round(pieces, 2))
+    elif not certain or round(sum(most for _, most in possible.values())) != collective.calls:
+        yield CollectiveAlgorithm(*where, names, collective.calls, smallest, largest)
     else:
         times = {name: round(most) for name, (_, most) in possible.items()}
-        parts = _parts(found.by_class, times)
+        parts = _parts(collective.by_class, times)
         for name, calls in times.items():
             first, last = parts.get(name, (smallest, largest))
             yield CollectiveAlgorithm(*where, (name,), calls, first, last)
@@ -261,7 +265,7 @@ def _told(found: _Collective, made: Mapping[str, tuple[float, float]]) -> Iterat
 
 def _sizes(classes: Iterable[int]) -> tuple[int | None, int | None]:
     """The least and the largest size of the classes in bytes; None where they are not known."""
-    known = [each for each in classes if each >= 0]
+    known = [class_ for class_ in classes if class_ >= 0]
     if not known:
         return None, None
     return (1 << min(known)) >> 1, (1 << max(known)) - 1 if max(known) else 0
@@ -271,12 +275,12 @@ def _parts(by_class: Mapping[int, int], times: Mapping[str, int]) -> dict[str, t
     """Algorithm → its sizes, if the library changes it as messages grow, in one way only that fits the
     numbers of calls."""
     classes = sorted(by_class)
-    sums = list(accumulate((by_class[each] for each in classes), initial=0))
-    found = []
+    sums = list(accumulate((by_class[class_] for class_ in classes), initial=0))
+    solutions = []
     for order in permutations(times):
         ends = list(accumulate((times[name] for name in order), initial=0))
         if all(end in sums for end in ends):
             places = [sums.index(end) for end in ends]
             pieces = zip(order, places, places[1:], strict=False)
-            found.append({name: _sizes(classes[first:last]) for name, first, last in pieces})
-    return found[0] if len(found) == 1 else {}
+            solutions.append({name: _sizes(classes[first:last]) for name, first, last in pieces})
+    return solutions[0] if len(solutions) == 1 else {}

@@ -78,7 +78,7 @@ def _measured(library: str, launcher: Sequence[str], program: str) -> float:
 
 def _run(command: Sequence[str], settings: Mapping[str, str]) -> str:
     environment = {name: text for name, text in os.environ.items() if not _OF_THE_JOB.fullmatch(name)}
-    said = run(command, environment={**environment, **settings})
-    if said.returncode:
-        raise NoCost(f"{Path(command[0]).name}: {exit_words(said.returncode)}: {last_words(said)}")
-    return said.stdout
+    ended = run(command, environment={**environment, **settings})
+    if ended.returncode:
+        raise NoCost(f"{Path(command[0]).name}: {exit_words(ended.returncode)}: {last_words(ended)}")
+    return ended.stdout

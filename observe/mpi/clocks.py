@@ -118,12 +118,12 @@ class Clocks:
             before = len(self._offsets)
             for host in sorted(unknown):
                 ranks = by_host[host]
-                told = list(_by_kernels(_readings(by_host[home]), _readings(ranks)))
+                known_knots = list(_by_kernels(_readings(by_host[home]), _readings(ranks)))
                 moments = [
                     *(at for rank in ranks for at in (rank.began, rank.ended)),
-                    *(at for at, *_ in (*bounds[host].lower, *bounds[host].upper, *told)),
+                    *(at for at, *_ in (*bounds[host].lower, *bounds[host].upper, *known_knots)),
                 ]
-                if offsets := _offsets(bounds[host], told, (min(moments), max(moments))):
+                if offsets := _offsets(bounds[host], known_knots, (min(moments), max(moments))):
                     self._know(host, offsets)
             if len(self._offsets) == before:
                 return
@@ -224,13 +224,13 @@ class _Knot(NamedTuple):
     high: float
 
 
-def _offsets(bounds: _Bounds, told: Sequence[_Knot], span: tuple[float, float]) -> list[Offset]:
+def _offsets(bounds: _Bounds, known_knots: Sequence[_Knot], span: tuple[float, float]) -> list[Offset]:
     """The offset at the ends of pieces of the run, between which it is a line; empty where it is not bounded.
 
     told: by the kernels, which is left out where it contradicts the messages."""
     both = _Bounds(
-        [*bounds.lower, *((knot.at, knot.low) for knot in told)],
-        [*bounds.upper, *((knot.at, knot.high) for knot in told)],
+        [*bounds.lower, *((knot.at, knot.low) for knot in known_knots)],
+        [*bounds.upper, *((knot.at, knot.high) for knot in known_knots)],
     )
     for those in (both, bounds):
         knots = _pieces(those, *span, _HALVINGS)

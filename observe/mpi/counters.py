@@ -19,35 +19,37 @@ _ADDED_UP: Final = frozenset({"counter", "aggregate", "timer"})
 
 def counters(profile: Profile) -> list[str]:
     """A line on unexpected messages, and one for each counter that was asked for and is not 0."""
-    asked = [each for each in profile.variables if not each.name.startswith(_OWN)]
-    told = [each for each in asked if each.least or each.most or each.peak]
+    variables = [variable for variable in profile.variables if not variable.name.startswith(_OWN)]
+    notable = [variable for variable in variables if variable.least or variable.most or variable.peak]
     lines = [*_unexpected(profile.unexpected)] if profile.unexpected else []
-    lines += [_line(each) for each in told[:_MOST]]
-    if len(told) > _MOST:
+    lines += [_line(variable) for variable in notable[:_MOST]]
+    if len(notable) > _MOST:
         lines.append(
-            f"further counters: {len(told) - _MOST} (--json has them; --mpit NAME,NAME asks for some)"
+            f"further counters: {len(notable) - _MOST} (--json has them; --mpit NAME,NAME asks for some)"
         )
-    if len(asked) > len(told):
-        lines.append(f"counters that stayed 0: {len(asked) - len(told)}")
+    if len(variables) > len(notable):
+        lines.append(f"counters that stayed 0: {len(variables) - len(notable)}")
     return lines
 
 
-def _unexpected(found: UnexpectedMessages) -> Iterator[str]:
+def _unexpected(messages: UnexpectedMessages) -> Iterator[str]:
     queue = (
-        "" if found.longest_queue is None else f"; {found.longest_queue} in a rank's queue were seen at most"
+        ""
+        if messages.longest_queue is None
+        else f"; {messages.longest_queue} in a rank's queue were seen at most"
     )
-    if found.counted is not None:
-        parts = [f"{found.counted} unexpected messages"]
-        if found.by_rank:
-            rank, most = max(found.by_rank.items(), key=lambda entry: entry[1])
+    if messages.counted is not None:
+        parts = [f"{messages.counted} unexpected messages"]
+        if messages.by_rank:
+            rank, most = max(messages.by_rank.items(), key=lambda entry: entry[1])
             parts.append(f"{most} of them at rank {rank}")
-        if found.out_of_sequence is not None:
-            parts.append(f"{found.out_of_sequence} out of sequence")
+        if messages.out_of_sequence is not None:
+            parts.append(f"{messages.out_of_sequence} out of sequence")
         yield ", ".join(parts) + queue
-    elif found.possible and found.possible > _LEAST * found.known:
+    elif messages.possible and messages.possible > _LEAST * messages.known:
         yield (
-            f"unexpected messages: not more than {found.possible / found.known:.0%} "
-            f"({found.possible} of {found.known} were sent before their receive was posted){queue}"
+            f"unexpected messages: not more than {messages.possible / messages.known:.0%} "
+            f"({messages.possible} of {messages.known} were sent before their receive was posted){queue}"
         )
 
 

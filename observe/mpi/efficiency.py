@@ -31,10 +31,10 @@ def load_of(profile: RankProfile) -> Rank:
     named = profile.regions if profile.regions and set(profile.regions) != {WHOLE} else {}
     calls: dict[str, CallStats] = {}
     inside: defaultdict[str, float] = defaultdict(float)
-    for each in profile.calls:
-        number, seconds, size = calls.get(each.call, (0, 0.0, 0))
-        calls[each.call] = CallStats(number + each.calls, seconds + each.seconds, size + each.bytes)
-        inside[each.region] += each.seconds
+    for call in profile.calls:
+        number, seconds, size = calls.get(call.call, (0, 0.0, 0))
+        calls[call.call] = CallStats(number + call.calls, seconds + call.seconds, size + call.bytes)
+        inside[call.region] += call.seconds
     return Rank(
         rank=profile.rank,
         host=profile.host,
@@ -78,7 +78,9 @@ def efficiency_of(loads: Sequence[Rank], gpu: Mapping[int, float] | None = None)
         if openmp is None:
             for name in ("parallel", "openmp"):
                 reasons.setdefault(name, "the CPU time of the ranks' threads is not known")
-    adjusted = [each * gpu[load.rank] for each, load in zip(computing, loads, strict=True)] if gpu else None
+    adjusted = (
+        [computed * gpu[load.rank] for computed, load in zip(computing, loads, strict=True)] if gpu else None
+    )
     return Efficiency(
         ranks=len(loads),
         threads=threads,

@@ -82,7 +82,7 @@ def efficiency(
     paths = [folder / "efficiency.png", folder / "efficiency.svg"]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        records = [each for path in folders if (path / RECORDS).is_file() for each in read_run(path)]
+        records = [record for path in folders if (path / RECORDS).is_file() for record in read_run(path)]
         chart = replace(chart_of(runs, not strong), source=of_records(records))
         with replacing(paths[0]) as png, replacing(paths[1]) as svg:
             save([chart], [png, svg])
@@ -96,14 +96,14 @@ def gpu_efficiencies(path: Path) -> dict[int, float]:
     """Eq. 4.3 for each rank. Raises OSError, InvalidFile."""
     import csv
 
-    found: dict[int, float] = {}
+    efficiencies: dict[int, float] = {}
     with io.StringIO(read_text(path, "replace"), newline="") as file:
         reader = csv.DictReader(file)
         while True:
             try:
                 row = next(reader, None)
                 if row is None:
-                    return found
+                    return efficiencies
                 busy, active = (
                     float(row[name].strip().rstrip("%")) / 100
                     for name in ("sm_efficiency", "warp_execution_efficiency")
@@ -116,4 +116,4 @@ def gpu_efficiencies(path: Path) -> dict[int, float]:
                 ) from None
             if not (0 < busy <= 1 and 0 < active <= 1):
                 raise InvalidFile(f"{path}: rank {rank}: efficiencies are percentages above 0, up to 100")
-            found[rank] = busy * active
+            efficiencies[rank] = busy * active

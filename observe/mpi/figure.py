@@ -51,21 +51,21 @@ def rows_of(
     profile: Profile, topology: Topology | None = None, by_host: bool = False, most: int = MOST_ROWS
 ) -> list[RankRow]:
     """Ranks, nodes, or groups of nodes, the first that are not more than `most`. by_host: no ranks."""
-    ordered = sorted(profile.ranks, key=lambda each: each.rank)
-    hosts = {each.host for each in ordered}
+    ordered = sorted(profile.ranks, key=lambda rank: rank.rank)
+    hosts = {rank.host for rank in ordered}
     if len(ordered) <= most and not by_host:
         several = len(hosts) > 1
-        return [RankRow(f"rank {each.rank}", each.host if several else "", (each,)) for each in ordered]
+        return [RankRow(f"rank {rank.rank}", rank.host if several else "", (rank,)) for rank in ordered]
     of_host: defaultdict[str, list[Rank]] = defaultdict(list)
-    for each in ordered:
-        of_host[each.host].append(each)
+    for rank in ordered:
+        of_host[rank.host].append(rank)
     names = in_order(hosts, topology)
     if len(names) <= most:
         known = places(names, topology)
-        found = [RankRow(name, known.get(name, ""), tuple(of_host[name])) for name in names]
-        return sorted(found, key=lambda row: row.place) if known else found
+        rank_rows = [RankRow(name, known.get(name, ""), tuple(of_host[name])) for name in names]
+        return sorted(rank_rows, key=lambda row: row.place) if known else rank_rows
     return [
-        RankRow(name, "", tuple(each for member in members for each in of_host[member]))
+        RankRow(name, "", tuple(rank for member in members for rank in of_host[member]))
         for name, members in neighbours(names, topology, most)
     ]
 
@@ -82,12 +82,12 @@ def calls_grid(profile: Profile, rows: Sequence[RankRow], ident: str, title: str
         for amount, tip in [_spent(row, name)]
     ]
     number = len(profile.ranks)
-    told = ", ".join(f"{name} {format_quantity(seconds[name] / number, 's', 3)}" for name in longest)
+    longest_calls = ", ".join(f"{name} {format_quantity(seconds[name] / number, 's', 3)}" for name in longest)
     amounts = [cell.value or 0.0 for cell in cells]
     return Grid(
         ident=ident,
         title=title,
-        text=f"Seconds inside MPI by {kind_of(rows)} and call. On average: {told}.",
+        text=f"Seconds inside MPI by {kind_of(rows)} and call. On average: {longest_calls}.",
         rows=tuple(row.name for row in rows),
         columns=tuple(name.removeprefix("MPI_") for name in names),
         cells=tuple(cells),
@@ -101,15 +101,15 @@ def calls_grid(profile: Profile, rows: Sequence[RankRow], ident: str, title: str
 def _spent(row: RankRow, name: str) -> tuple[float, str]:
     """The mean seconds of the row's ranks in a call, and all that is known of it in words."""
     number = len(row.ranks)
-    lasted = fmean(each.seconds for each in row.ranks)
+    lasted = fmean(rank.seconds for rank in row.ranks)
     if name == _ALL:
-        inside = fmean(each.mpi for each in row.ranks)
-        outside = format_quantity(fmean(each.computing for each in row.ranks), "s", 3)
+        inside = fmean(rank.mpi for rank in row.ranks)
+        outside = format_quantity(fmean(rank.computing for rank in row.ranks), "s", 3)
         words = f"inside MPI {_part(inside, lasted)}, outside {outside}"
         return inside, "\n".join(filter(None, (_called(row), words)))
-    made = [each.calls[name] for each in row.ranks if name in each.calls]
-    seconds = sum(each.seconds for each in made) / number
-    calls, size = sum(each.calls for each in made), sum(each.bytes for each in made)
+    made = [rank.calls[name] for rank in row.ranks if name in rank.calls]
+    seconds = sum(stats.seconds for stats in made) / number
+    calls, size = sum(stats.calls for stats in made), sum(stats.bytes for stats in made)
     words = f"{name} {_part(seconds, lasted)}\n{calls} calls, {format_quantity(size, 'B', 3)}"
     return seconds, f"{_called(row)}\n{words}"
 
@@ -137,9 +137,9 @@ def peers_grid(profile: Profile, topology: Topology | None, ident: str, title: s
         names = profile.peers.names
         ends = (pair.source, pair.target) if not names else (names[pair.source], names[pair.target])
         if all(end in place for end in ends):
-            found = sums[place[ends[0]], place[ends[1]]]
-            found[0] += pair.bytes
-            found[1] += pair.messages
+            traffic = sums[place[ends[0]], place[ends[1]]]
+            traffic[0] += pair.bytes
+            traffic[1] += pair.messages
     if not sums:
         return None
     cells = []
@@ -171,18 +171,22 @@ def drawn_variables(profile: Profile) -> list[str]:
     if profile.snapshots is None:
         return []
     values = profile.snapshots.values
-    growing = {each.name for each in profile.variables if each.kind in _GROWING}
+    growing = {variable.name for variable in profile.variables if variable.kind in _GROWING}
 
     def spread(name: str) -> float:
         # a queue may be empty at the end
         reached = [
-            (row[-1] if name in growing else max((each for each in row if each is not None), default=0.0))
+            (
+                row[-1]
+                if name in growing
+                else max((reading for reading in row if reading is not None), default=0.0)
+            )
             or 0.0
             for row in values[name]
             if row
         ]
         mean = fmean(reached) if reached else 0.0
-        return -max((abs(each - mean) for each in reached), default=0.0) / abs(mean) if mean else 0.0
+        return -max((abs(value - mean) for value in reached), default=0.0) / abs(mean) if mean else 0.0
 
     return sorted(values, key=spread)
 
@@ -193,23 +197,23 @@ def snapshots_grid(profile: Profile, name: str, ident: str, title: str) -> Grid:
     snapshots = profile.snapshots
     if snapshots is None:
         raise KeyError(name)
-    variable = next((each for each in profile.variables if each.name == name), None)
+    variable = next((one for one in profile.variables if one.name == name), None)
     growing = variable is not None and variable.kind in _GROWING
     unit_name = (variable.unit if variable else "") or "count"
     unit = _UNITS.get(unit_name, "1")
     every = -(-len(snapshots.times) // _MOST_MOMENTS)
-    kept = list(range(len(snapshots.times)))[::-1][::every][::-1]
+    places = list(range(len(snapshots.times)))[::-1][::every][::-1]
     step = -(-len(snapshots.names) // MOST_ROWS)
     rows = [
         _mean_row(snapshots.values[name][first : first + step])
         for first in range(0, len(snapshots.names), step)
     ]
     names = [snapshots.names[first] for first in range(0, len(snapshots.names), step)]
-    names = [f"rank {each}" if snapshots.of == "ranks" else each for each in names]
-    begins = [0.0, *(snapshots.times[at] for at in kept)]
+    names = [f"rank {member}" if snapshots.of == "ranks" else member for member in names]
+    begins = [0.0, *(snapshots.times[at] for at in places)]
     cells = []
     for place, row in enumerate(rows):
-        shown = list(_gains([row[at] for at in kept]) if growing else [row[at] for at in kept])
+        shown = list(_gains([row[at] for at in places]) if growing else [row[at] for at in places])
         for column, amount in enumerate(shown):
             if amount is not None:
                 when = f"{begins[column]:.4g} to {begins[column + 1]:.4g} s"
@@ -222,7 +226,7 @@ def snapshots_grid(profile: Profile, name: str, ident: str, title: str) -> Grid:
         title=title,
         text=f"{name}: {words}. {what} by {snapshots.of} and time.",
         rows=tuple(names),
-        columns=tuple(f"{snapshots.times[at]:.3g}" for at in kept),
+        columns=tuple(f"{snapshots.times[at]:.3g}" for at in places),
         cells=tuple(cells),
         column_title="seconds since the begin",
         filled=True,
@@ -233,11 +237,11 @@ def snapshots_grid(profile: Profile, name: str, ident: str, title: str) -> Grid:
 
 def _mean_row(rows: Sequence[Sequence[float | None]]) -> list[float | None]:
     """The mean of neighbouring rows at each moment."""
-    found: list[float | None] = []
+    rates: list[float | None] = []
     for values in zip(*rows, strict=True):
         known = [value for value in values if value is not None]
-        found.append(fmean(known) if known else None)
-    return found
+        rates.append(fmean(known) if known else None)
+    return rates
 
 
 def _gains(values: Sequence[float | None]) -> Iterator[float | None]:
@@ -251,10 +255,10 @@ def kind_of(rows: Sequence[RankRow]) -> str:
     """What the rows are: ``rank``, ``node`` or ``group of nodes``."""
     if all(row.name.startswith("rank ") for row in rows):
         return "rank"
-    return "node" if all(len({each.host for each in row.ranks}) == 1 for row in rows) else "group of nodes"
+    return "node" if all(len({rank.host for rank in row.ranks}) == 1 for row in rows) else "group of nodes"
 
 
 def _groups(rows: Sequence[RankRow]) -> tuple[tuple[str, int], ...]:
     """The places of rows that follow each other; none where there is only one, or every row has its own."""
-    found = tuple((place, len(list(members))) for place, members in groupby(rows, key=lambda row: row.place))
-    return found if 1 < len(found) < len(rows) else ()
+    spans = tuple((place, len(list(members))) for place, members in groupby(rows, key=lambda row: row.place))
+    return spans if 1 < len(spans) < len(rows) else ()

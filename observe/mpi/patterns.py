@@ -25,13 +25,13 @@ def patterns(operation: str, ranks: int, root: int = 0) -> list[tuple[str, Messa
 
     Those that send the same messages are under one name, joined by "or"; variants of one have the same name.
     """
-    found: dict[frozenset[tuple[tuple[int, int], int]], list[str]] = {}
+    by_messages: dict[frozenset[tuple[tuple[int, int], int]], list[str]] = {}
     for name, messages in _algorithms(operation, ranks, root):
         if messages:
-            names = found.setdefault(frozenset(messages.items()), [])
+            names = by_messages.setdefault(frozenset(messages.items()), [])
             if name not in names:
                 names.append(name)
-    return [(" or ".join(names), Counter(dict(messages))) for messages, names in found.items()]
+    return [(" or ".join(names), Counter(dict(messages))) for messages, names in by_messages.items()]
 
 
 def _algorithms(operation: str, ranks: int, root: int) -> Iterable[tuple[str, Messages]]:
@@ -159,11 +159,11 @@ def _powers(ranks: int) -> list[int]:
 
 def _shifts(ranks: int, times: Mapping[int, int]) -> Messages:
     """Every rank sends `times[distance]` messages to the rank `distance` places further."""
-    found: Messages = Counter()
+    messages: Messages = Counter()
     for distance, number in times.items():
         for rank in range(ranks):
-            found[rank, (rank + distance) % ranks] += number
-    return found
+            messages[rank, (rank + distance) % ranks] += number
+    return messages
 
 
 def _around(messages: Messages, ranks: int, root: int) -> Messages:
@@ -189,11 +189,11 @@ def _parted(ranks: int) -> tuple[list[int], list[int]]:
 
 def _recursive_doubling(ranks: int) -> Messages:
     out, within = _parted(ranks)
-    found = _exchanges(within)
+    sends = _exchanges(within)
     for rank in out:
-        found[rank, rank + 1] += 1
-        found[rank + 1, rank] += 1
-    return found
+        sends[rank, rank + 1] += 1
+        sends[rank + 1, rank] += 1
+    return sends
 
 
 def _rabenseifner(ranks: int) -> Messages:
@@ -201,28 +201,28 @@ def _rabenseifner(ranks: int) -> Messages:
     vector are exchanged first, the odd one hands over what it reduced, and gets the result at the end."""
     even, others = _parted(ranks)
     within = [*even, *others[len(even) :]]
-    found = _exchanges(within) + _exchanges(within)
+    sends = _exchanges(within) + _exchanges(within)
     for rank in even:
-        found[rank, rank + 1] += 2
-        found[rank + 1, rank] += 2
-    return found
+        sends[rank, rank + 1] += 2
+        sends[rank + 1, rank] += 2
+    return sends
 
 
 def _joined_exchanges(ranks: int) -> Messages:
     """The ranks from P' on each join one of the first P', which exchange."""
     most = 1 << (ranks.bit_length() - 1)
-    found = _exchanges(range(most))
+    sends = _exchanges(range(most))
     for rank in range(most, ranks):
-        found[rank, rank - most] += 1
-        found[rank - most, rank] += 1
-    return found
+        sends[rank, rank - most] += 1
+        sends[rank - most, rank] += 1
+    return sends
 
 
 def _neighbour_exchange(ranks: int) -> Messages:
     """P/2 steps with the neighbours on both sides in turns (Chen and others, 2005)."""
-    found: Messages = Counter()
+    messages: Messages = Counter()
     for rank in range(ranks):
         side = 1 if rank % 2 == 0 else -1
         for step in range(ranks // 2):
-            found[rank, (rank + (side if step % 2 == 0 else -side)) % ranks] += 1
-    return found
+            messages[rank, (rank + (side if step % 2 == 0 else -side)) % ranks] += 1
+    return messages

@@ -36,12 +36,12 @@ def readings(document: dict[str, Any]) -> Iterator[Reading]:
     if not profile.ranks:
         return
     number = len(profile.ranks)
-    inside = math.fsum(each.mpi for each in profile.ranks) / number
+    inside = math.fsum(rank.mpi for rank in profile.ranks) / number
     yield Reading(OBSERVED, "time", inside, None, OK, {"layer": "mpi", "part": "inside MPI", "ranks": ranks})
-    for name, each in profile.by_call.items():
-        if each / number >= _LEAST_SHARE * profile.seconds:
+    for name, totals in profile.by_call.items():
+        if totals / number >= _LEAST_SHARE * profile.seconds:
             params = {"layer": "mpi", "part": "in calls", "kind": name, "ranks": ranks}
-            yield Reading(OBSERVED, "time", each / number, None, OK, params)
+            yield Reading(OBSERVED, "time", totals / number, None, OK, params)
     for name, kind in _EFFICIENCIES.items():
         value = getattr(profile.efficiency, name, None)
         if value is not None:

@@ -200,8 +200,8 @@ class Waits:
     @property
     def waited(self) -> float:
         """Seconds of all ranks, as far as they can be told."""
-        known = [each.waited for each in self.collectives if each.waited is not None]
-        return sum(known) + sum(each.waited for each in self.messages)
+        known = [collective.waited for collective in self.collectives if collective.waited is not None]
+        return sum(known) + sum(message.waited for message in self.messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,17 +309,17 @@ class Profile:
     @property
     def seconds(self) -> float:
         """From MPI_Init to MPI_Finalize, of the rank that took longest."""
-        return max((each.seconds for each in self.ranks), default=0.0)
+        return max((rank.seconds for rank in self.ranks), default=0.0)
 
     @property
     def share(self) -> float | None:
         """The part of the ranks' time inside MPI; None where no rank's time is known."""
-        return sum(each.mpi for each in self.ranks) / self.total if self.total else None
+        return sum(rank.mpi for rank in self.ranks) / self.total if self.total else None
 
     @property
     def total(self) -> float:
         """The time of all ranks."""
-        return sum(each.seconds for each in self.ranks)
+        return sum(rank.seconds for rank in self.ranks)
 
     @property
     def by_call(self) -> Mapping[str, float]:
@@ -333,7 +333,7 @@ class Profile:
     @property
     def hosts(self) -> Mapping[int, str]:
         """The host of each rank."""
-        return {each.rank: each.host for each in self.ranks}
+        return {rank.rank: rank.host for rank in self.ranks}
 
 
 def profile_of(document: Mapping[str, Any]) -> Profile | None:

@@ -93,7 +93,7 @@ def read_runs(
     gpu: as `efficiency_of` wants it. Raises NothingObserved; OSError and ValueError for what cannot be read;
     KeyError for a rank that `gpu` lacks.
     """
-    found = []
+    runs = []
     for name, file in _named(paths):
         document = read_document(file)
         with valid(file):
@@ -102,13 +102,13 @@ def read_runs(
         if region:
             ranks = tuple(in_region(ranks, region))
         if ranks:
-            found.append((name, ranks, _moved_of(document)))
-    if not found:
+            runs.append((name, ranks, _moved_of(document)))
+    if not runs:
         where = ", ".join(map(str, paths))
         what = f"no rank was in region {region!r}" if region else "no profile of what ranks did inside MPI"
         raise NothingObserved(f"{where}: {what} (npc observe -- mpirun … makes one)")
-    found.sort(key=lambda each: sum(rank.threads for rank in each[1]))
-    reference = found[0][1]
+    runs.sort(key=lambda run: sum(rank.threads for rank in run[1]))
+    reference = runs[0][1]
     return [
         ObservedRun(
             name=name,
@@ -118,7 +118,7 @@ def read_runs(
             scaling=scaling_of(ranks, reference, weak),
             moved=moved,
         )
-        for name, ranks, moved in found
+        for name, ranks, moved in runs
     ]
 
 
@@ -126,11 +126,11 @@ def _moved_of(document: Mapping[str, Any]) -> MemoryTraffic | None:
     nodes = [*((document.get("counted") or {}).get("moved") or {}).values()]
     if not nodes:
         return None
-    idle = [each["idle"] for each in nodes if each["idle"] is not None]
+    idle = [node["idle"] for node in nodes if node["idle"] is not None]
     return MemoryTraffic(
         nodes[0]["level"],
-        math.fsum(each["bytes"] for each in nodes),
-        math.fsum(each["bytes"] / each["seconds"] for each in nodes),
+        math.fsum(node["bytes"] for node in nodes),
+        math.fsum(node["bytes"] / node["seconds"] for node in nodes),
         math.fsum(idle) / len(idle) if idle else None,
     )
 
@@ -186,12 +186,12 @@ def _moved(runs: Sequence[ObservedRun]) -> Iterator[tuple[str, ...]]:
         first = next(filter(None, those))
         for name, unit, title in (("bytes", "B", "volume"), ("rate", "B/s", "bandwidth")):
             cells = []
-            for each in those:
-                value = getattr(each, name, None)
+            for item in those:
+                value = getattr(item, name, None)
                 times = f" ({value / getattr(first, name):.2f} x)" if value and getattr(first, name) else ""
                 cells.append("–" if value is None else f"{format_quantity(value, unit, 3)}{times}")
             yield f"{level} {title}", *cells
-        yield "idle", *(_share(each.idle if each else None) for each in those)
+        yield "idle", *(_share(memory.idle if memory else None) for memory in those)
 
 
 def _ranks(run: ObservedRun) -> str:
@@ -212,23 +212,23 @@ def _regions(run: ObservedRun) -> Iterator[str]:
     """Those of a run, the longest first."""
     if run.regions:
         rows = [("region", "time", "efficiency", "load balance", "communication", "slowest rank")]
-        for name, each in sorted(run.regions.items(), key=lambda entry: -entry[1].seconds):
+        for name, region in sorted(run.regions.items(), key=lambda entry: -entry[1].seconds):
             rows.append(
-                (name or "outside of all", format_quantity(each.seconds, "s", 4), _share(each.mpi),
-                 _share(each.load_balance), _share(each.communication), str(each.slowest))
+                (name or "outside of all", format_quantity(region.seconds, "s", 4), _share(region.mpi),
+                 _share(region.load_balance), _share(region.communication), str(region.slowest))
             )  # fmt: skip
         yield "\n".join([f"Regions of {run.name}:", *columns(rows, right=range(1, 6))])
 
 
 def _reasons(runs: Sequence[ObservedRun]) -> list[str]:
     """Why numbers are missing: a line for each reason."""
-    found: dict[str, dict[str, None]] = {}
+    names_of_runs: dict[str, dict[str, None]] = {}
     for run in runs:
         scaling = run.scaling.reasons if len(runs) > 1 else {}
         for name, reason in {**run.efficiency.reasons, **scaling}.items():
             if reason != "each rank has one thread":
-                found.setdefault(reason, {})[_NAMES.get(name, name).strip()] = None
-    return [f"unavailable: {', '.join(names)}: {reason}" for reason, names in found.items()]
+                names_of_runs.setdefault(reason, {})[_NAMES.get(name, name).strip()] = None
+    return [f"unavailable: {', '.join(names)}: {reason}" for reason, names in names_of_runs.items()]
 
 
 def to_document(runs: Sequence[ObservedRun], weak: bool) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def to_document(runs: Sequence[ObservedRun], weak: bool) -> dict[str, Any]:
                 "name": run.name,
                 "efficiency": asdict(run.efficiency),
                 "scaling": asdict(run.scaling),
-                "regions": {name: asdict(each) for name, each in run.regions.items()},
+                "regions": {name: asdict(region) for name, region in run.regions.items()},
                 **({"moved": run.moved._asdict()} if run.moved else {}),
             }
             for run in runs

@@ -88,8 +88,8 @@ def _program(report: Report, _run: Run, observed: Observed, profile: Profile) ->
 
 
 def _figure(grid: Grid, reading: str, table: Table) -> Figure:
-    told = replace(grid, text=f"{grid.text} {BELOW}")
-    return grid_figure(told, grid.text, reading, table)
+    described = replace(grid, text=f"{grid.text} {BELOW}")
+    return grid_figure(described, grid.text, reading, table)
 
 
 def _notes(profile: Profile) -> Iterator[str]:

@@ -49,18 +49,18 @@ def _calls(profile: Profile) -> str:
 def _size(profile: Profile, call: str) -> str:
     """The class of sizes in which most of a call's time was spent."""
     seconds: defaultdict[int, float] = defaultdict(float)
-    for each in profile.calls:
-        if each.call == call:
-            seconds[each.size_class] += each.seconds
+    for stats in profile.calls:
+        if stats.call == call:
+            seconds[stats.size_class] += stats.seconds
     place = max(seconds, key=lambda size_class: seconds[size_class], default=0)
     return f" ({format_size(2 ** (place - 1))} to {format_size(2**place)})" if place else ""
 
 
 def _off_cpu(profile: Profile) -> Iterator[str]:
     """Ranks of one thread that had no CPU for a part of their time. (Inside MPI they poll.)"""
-    known = [each for each in profile.ranks if each.cpu is not None and each.threads == 1]
-    total = sum(each.seconds for each in known)
-    running = sum(each.cpu or 0.0 for each in known)
+    known = [rank for rank in profile.ranks if rank.cpu is not None and rank.threads == 1]
+    total = sum(member.seconds for member in known)
+    running = sum(member.cpu or 0.0 for member in known)
     if total and running < _BUSY * total:
         yield (
             f"the ranks were on a CPU for {_share(running, total)} of the time: there are more "
@@ -68,29 +68,32 @@ def _off_cpu(profile: Profile) -> Iterator[str]:
         )
 
 
-def _efficiencies(found: Efficiency) -> Iterator[str]:
+def _efficiencies(efficiency: Efficiency) -> Iterator[str]:
     """The products of Eq. 3.7 to 3.9 and 3.14."""
-    if found.load_balance is None or found.communication is None or found.mpi is None:
+    if efficiency.load_balance is None or efficiency.communication is None or efficiency.mpi is None:
         return
-    parts = f"load balance {found.load_balance:.0%} × communication {found.communication:.0%}"
-    if found.openmp is not None and found.parallel is not None:
-        yield f"parallel efficiency {found.parallel:.0%} = {parts} × OpenMP {found.openmp:.0%} at most"
-    elif found.parallel is None:
-        yield f"MPI's parallel efficiency {found.mpi:.0%} = {parts}; OpenMP's part: {found.reasons['openmp']}"
+    parts = f"load balance {efficiency.load_balance:.0%} × communication {efficiency.communication:.0%}"
+    if efficiency.openmp is not None and efficiency.parallel is not None:
+        openmp = f"OpenMP {efficiency.openmp:.0%} at most"
+        yield f"parallel efficiency {efficiency.parallel:.0%} = {parts} × {openmp}"
+    elif efficiency.parallel is None:
+        openmp = f"OpenMP's part: {efficiency.reasons['openmp']}"
+        yield f"MPI's parallel efficiency {efficiency.mpi:.0%} = {parts}; {openmp}"
     else:
-        yield f"parallel efficiency {found.parallel:.0%} = {parts}"
+        yield f"parallel efficiency {efficiency.parallel:.0%} = {parts}"
 
 
-def _imbalance(profile: Profile, found: Efficiency) -> Iterator[str]:
+def _imbalance(profile: Profile, efficiency: Efficiency) -> Iterator[str]:
     """Who is slow, who is longest inside MPI, and what balance would bring."""
-    if found.imbalance is None or len(profile.ranks) == 1:
+    if efficiency.imbalance is None or len(profile.ranks) == 1:
         return
-    slow = next(each for each in profile.ranks if each.rank == found.slowest)
-    idle = max(profile.ranks, key=lambda each: each.mpi)
+    slow = next(rank for rank in profile.ranks if rank.rank == efficiency.slowest)
+    idle = max(profile.ranks, key=lambda rank: rank.mpi)
     slowest = f"{_rank(profile, slow.rank)} computes {_seconds(slow.computing)}"
-    gain = f"{_seconds(found.gain)} ({_share(found.gain, found.seconds)})"
+    gain = f"{_seconds(efficiency.gain)} ({_share(efficiency.gain, efficiency.seconds)})"
     yield (
-        f"load imbalance {found.imbalance:.0%}: {slowest} where the mean is {_seconds(found.computing)}; "
+        f"load imbalance {efficiency.imbalance:.0%}: {slowest} "
+        f"where the mean is {_seconds(efficiency.computing)}; "
         f"balanced, the run would be at most {gain} shorter"
     )
     if idle.rank == slow.rank:
@@ -105,39 +108,51 @@ def _waiting(profile: Profile, waits: Waits) -> Iterator[str]:
     """How much is waiting for other ranks; the collective and the message that cost most."""
     total = profile.total
     kinds = {
-        "the last rank of collectives": sum(each.waited or 0.0 for each in waits.collectives),
-        "late senders": sum(each.waited for each in waits.messages if each.kind == "late sender"),
-        "late receivers": sum(each.waited for each in waits.messages if each.kind == "late receiver"),
+        "the last rank of collectives": sum(collective.waited or 0.0 for collective in waits.collectives),
+        "late senders": sum(message.waited for message in waits.messages if message.kind == "late sender"),
+        "late receivers": sum(
+            message.waited for message in waits.messages if message.kind == "late receiver"
+        ),
     }
-    told = [f"{name} {_share(waited, total)}" for name, waited in kinds.items() if waited > _LEAST * total]
+    waited_kinds = [
+        f"{name} {_share(waited, total)}" for name, waited in kinds.items() if waited > _LEAST * total
+    ]
     if not waits.collectives and not waits.messages:
         return
-    rest = max(0.0, sum(each.mpi for each in profile.ranks) - sum(kinds.values()))
-    waiting = f"waiting for {', '.join(told)}" if told else "no rank waits for another one to speak of"
+    rest = max(0.0, sum(rank.mpi for rank in profile.ranks) - sum(kinds.values()))
+    waiting = (
+        f"waiting for {', '.join(waited_kinds)}"
+        if waited_kinds
+        else "no rank waits for another one to speak of"
+    )
     yield f"{waiting}; transfer and what else is inside MPI {_share(rest, total)}"
-    known = [each for each in waits.collectives if each.waited and each.waited > _LEAST * total]
+    known = [
+        collective
+        for collective in waits.collectives
+        if collective.waited and collective.waited > _LEAST * total
+    ]
     if known:
-        yield from _collective(profile, max(known, key=lambda each: each.waited or 0.0))
-    for each in waits.pairs:
-        if each.kind != "collective" and each.seconds > _LEAST * total:
+        yield from _collective(profile, max(known, key=lambda wait: wait.waited or 0.0))
+    for pair in waits.pairs:
+        if pair.kind != "collective" and pair.seconds > _LEAST * total:
             yield (
-                f"{each.kind}: {_rank(profile, each.waiting)} waits {_seconds(each.seconds)} for "
-                f"{_rank(profile, each.awaited)} in {each.call}"
+                f"{pair.kind}: {_rank(profile, pair.waiting)} waits {_seconds(pair.seconds)} for "
+                f"{_rank(profile, pair.awaited)} in {pair.call}"
             )
             break
 
 
-def _collective(profile: Profile, found: CollectiveWait) -> Iterator[str]:
+def _collective(profile: Profile, wait: CollectiveWait) -> Iterator[str]:
     """The collective in which ranks wait longest, and for whom."""
-    calls = plural(found.calls, "call")
-    calls += "" if found.kept == found.calls else f" ({found.kept} were kept)"
-    waiting = f"{_share(found.waited or 0.0, found.seconds)} of its {_seconds(found.seconds)} is waiting"
-    error = f", moments are known to {_seconds(found.error)}" if found.error else ""
-    yield f"{found.call} of {found.ranks} ranks: {calls}; {waiting}{error}"
-    late = found.late[0]
-    hosts = {profile.hosts[each.rank] for each in found.late if each.times}
-    together = len(found.late) > 1 and len(hosts) == 1 and len(set(profile.hosts.values())) > 1
-    often = f"{_rank(profile, late.rank)} in {_share(late.times, found.calls)} of the calls"
+    calls = plural(wait.calls, "call")
+    calls += "" if wait.kept == wait.calls else f" ({wait.kept} were kept)"
+    waiting = f"{_share(wait.waited or 0.0, wait.seconds)} of its {_seconds(wait.seconds)} is waiting"
+    error = f", moments are known to {_seconds(wait.error)}" if wait.error else ""
+    yield f"{wait.call} of {wait.ranks} ranks: {calls}; {waiting}{error}"
+    late = wait.late[0]
+    hosts = {profile.hosts[late.rank] for late in wait.late if late.times}
+    together = len(wait.late) > 1 and len(hosts) == 1 and len(set(profile.hosts.values())) > 1
+    often = f"{_rank(profile, late.rank)} in {_share(late.times, wait.calls)} of the calls"
     node = f"; all late ranks are on {hosts.pop()}" if together else ""
     yield f"the last one is {often}; others wait {_seconds(late.seconds)} for it{node}"
 
@@ -146,10 +161,10 @@ def _regions(profile: Profile) -> Iterator[str]:
     """The longest regions."""
     longest = sorted(profile.regions.items(), key=lambda entry: -entry[1].seconds)[:_MOST_REGIONS]
     parts = [
-        f"{name or 'outside of all'} {_seconds(each.seconds)}"
-        + (f", efficiency {each.mpi:.0%}" if each.mpi is not None else "")
-        + (f", imbalance {each.imbalance:.0%}" if each.imbalance is not None else "")
-        for name, each in longest
+        f"{name or 'outside of all'} {_seconds(stats.seconds)}"
+        + (f", efficiency {stats.mpi:.0%}" if stats.mpi is not None else "")
+        + (f", imbalance {stats.imbalance:.0%}" if stats.imbalance is not None else "")
+        for name, stats in longest
     ]
     if parts:
         yield f"regions: {'; '.join(parts)}"

@@ -64,25 +64,25 @@ def unexpected_of(profiles: Sequence[RankProfile], clocks: Clocks | None = None)
 def _at_the_end(profiles: Sequence[RankProfile], endings: Sequence[str]) -> tuple[str, Counter[int]]:
     """The name of the variable and its last value in each rank that has it."""
     for ending in endings:
-        found: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         names = {name for name in _names(profiles) if name.endswith(ending)}
         for profile in profiles:
             for name in names & set(profile.snapshots[-1].values if profile.snapshots else ()):
-                found[profile.rank] += int(profile.snapshots[-1].values[name])
-        if found:
-            return min(names), found
+                counts[profile.rank] += int(profile.snapshots[-1].values[name])
+        if counts:
+            return min(names), counts
     return "", Counter()
 
 
 def _longest(profiles: Sequence[RankProfile]) -> int | None:
     names = {name for name in _names(profiles) if name.endswith(_QUEUES)}
-    seen = [
+    unexpected = [
         snapshot.values[name]
         for profile in profiles
         for snapshot in profile.snapshots
         for name in names & set(snapshot.values)
     ]
-    return int(max(seen)) if seen else None
+    return int(max(unexpected)) if unexpected else None
 
 
 def _names(profiles: Sequence[RankProfile]) -> set[str]:
@@ -93,11 +93,11 @@ def _bound(profiles: Sequence[RankProfile], clocks: Clocks) -> tuple[int, int]:
     """Messages of which is known when they were sent and their receives posted; those that can have come
     first, as exactly as the clocks were compared."""
     known = possible = 0
-    for each in match_messages(profiles, clocks)[0]:
-        error = clocks.error(each.source, each.target)
-        if each.receive.posted is None or error == math.inf:
+    for match_message in match_messages(profiles, clocks)[0]:
+        error = clocks.error(match_message.source, match_message.target)
+        if match_message.receive.posted is None or error == math.inf:
             continue
         known += 1
-        posted = clocks.moment(each.target, each.receive.posted)
-        possible += posted + error >= clocks.moment(each.source, each.send.entered)
+        posted = clocks.moment(match_message.target, match_message.receive.posted)
+        possible += posted + error >= clocks.moment(match_message.source, match_message.send.entered)
     return known, possible

@@ -70,7 +70,7 @@ def waits_of(profiles: Sequence[RankProfile], clocks: Clocks | None = None) -> W
         collectives=tuple(collectives),
         messages=tuple(messages),
         pairs=tuple(ordered[:MOST_PAIRS]),
-        by_rank={rank: (found[0], found[1]) for rank, found in sorted(by_rank.items())},
+        by_rank={rank: (waited[0], waited[1]) for rank, waited in sorted(by_rank.items())},
         left_out=(len(ordered[MOST_PAIRS:]), sum(pair.seconds for pair in ordered[MOST_PAIRS:])),
         notes=tuple(notes),
     )
@@ -125,33 +125,33 @@ def _collectives(profiles: Sequence[RankProfile], clocks: Clocks, pairs: _Pairs)
         _add(places[_CallPlace(call.call, call.communicator.name, call.communicator.size)], call, clocks)
     totals: defaultdict[_CallPlace, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for profile in profiles:
-        for each in profile.calls:
-            known = names.get(each.communicator)
+        for stats in profile.calls:
+            known = names.get(stats.communicator)
             if known and known.size > 1:
-                total = totals[_CallPlace(each.call, known.name, known.size)]
-                total[0] += each.calls / known.size
-                total[1] += each.seconds
+                total = totals[_CallPlace(stats.call, known.name, known.size)]
+                total[0] += stats.calls / known.size
+                total[1] += stats.seconds
     judged = ALL_TO_ALL | FROM_ROOT | TO_ROOT
-    found = []
+    waits = []
     for place, (calls_made, seconds) in totals.items():
         if place in places or place.call in judged:
-            found.append(_collective(place, places[place], round(calls_made), seconds, pairs))
-    return sorted(found, key=lambda each: -each.seconds)
+            waits.append(_collective(place, places[place], round(calls_made), seconds, pairs))
+    return sorted(waits, key=lambda wait: -wait.seconds)
 
 
-def _add(found: _PlaceWaits, of: CollectiveCall, clocks: Clocks) -> None:
+def _add(waits: _PlaceWaits, of: CollectiveCall, clocks: Clocks) -> None:
     """One call of all its ranks."""
     call, arrivals, root = of.call, of.arrivals, of.root
-    found.kept += 1
-    found.seconds += sum(arrival.left - arrival.entered for arrival in arrivals.values())
-    found.error = max(found.error, clocks.largest_error(arrivals))
-    if found.error == math.inf:
-        found.reason = _UNKNOWN
+    waits.kept += 1
+    waits.seconds += sum(arrival.left - arrival.entered for arrival in arrivals.values())
+    waits.error = max(waits.error, clocks.largest_error(arrivals))
+    if waits.error == math.inf:
+        waits.reason = _UNKNOWN
     elif call not in ALL_TO_ALL | FROM_ROOT | TO_ROOT:
-        found.reason = "whom a rank awaits in it is not told by when ranks come"
+        waits.reason = "whom a rank awaits in it is not told by when ranks come"
     elif call not in ALL_TO_ALL and root not in arrivals:
-        found.reason = "its root is not known"
-    if found.reason:
+        waits.reason = "its root is not known"
+    if waits.reason:
         return
     entered = {rank: clocks.moment(rank, arrival.entered) for rank, arrival in arrivals.items()}
     second, last = sorted(entered, key=lambda rank: (entered[rank], rank))[-2:]
@@ -159,34 +159,34 @@ def _add(found: _PlaceWaits, of: CollectiveCall, clocks: Clocks) -> None:
     for rank in (root,) if call in TO_ROOT and root is not None else entered:
         left = clocks.moment(rank, arrivals[rank].left)
         if wait := clocks.wait(rank, entered[rank], left, awaited, entered[awaited]):
-            found.waited[rank, awaited] += wait
+            waits.waited[rank, awaited] += wait
     margin = entered[last] - entered[second]
     if awaited == last and margin > clocks.error(last, second):
-        found.times[last] += 1
-        found.alone[last] += margin
+        waits.times[last] += 1
+        waits.alone[last] += margin
 
 
 def _collective(
-    place: _CallPlace, found: _PlaceWaits, calls: int, seconds: float, pairs: _Pairs
+    place: _CallPlace, waits: _PlaceWaits, calls: int, seconds: float, pairs: _Pairs
 ) -> CollectiveWait:
     """What the kept calls show, for all of them."""
-    if not found.kept:
-        found.reason = "the moments of no call were kept by all its ranks"
-    elif not found.reason:
-        found.reason = _vague(found.error, found.seconds / (found.kept * place.ranks), "its calls take")
-    if found.reason:
-        return CollectiveWait(*place, calls, found.kept, seconds, None, found.error, (), found.reason)
-    scale = max(1.0, seconds / found.seconds if found.seconds else calls / found.kept)
-    often = max(1.0, calls / found.kept)
+    if not waits.kept:
+        waits.reason = "the moments of no call were kept by all its ranks"
+    elif not waits.reason:
+        waits.reason = _vague(waits.error, waits.seconds / (waits.kept * place.ranks), "its calls take")
+    if waits.reason:
+        return CollectiveWait(*place, calls, waits.kept, seconds, None, waits.error, (), waits.reason)
+    scale = max(1.0, seconds / waits.seconds if waits.seconds else calls / waits.kept)
+    often = max(1.0, calls / waits.kept)
     awaited: defaultdict[int, float] = defaultdict(float)
-    for (rank, other), waited in found.waited.items():
+    for (rank, other), waited in waits.waited.items():
         awaited[other] += scale * waited
         pairs[rank, other, "collective", place.call] += scale * waited
     late = tuple(
-        LateRank(rank, often * found.times[rank], waited, scale * found.alone[rank])
+        LateRank(rank, often * waits.times[rank], waited, scale * waits.alone[rank])
         for rank, waited in _largest(awaited)[:MOST_LATE]
     )
-    return CollectiveWait(*place, calls, found.kept, seconds, sum(awaited.values()), found.error, late)
+    return CollectiveWait(*place, calls, waits.kept, seconds, sum(awaited.values()), waits.error, late)
 
 
 # --- messages --------------------------------------------------------------------------------------------
@@ -216,27 +216,27 @@ def _messages(
         exchanged.update(
             {(profile.rank, peer.rank): peer.messages for peer in profile.peers if peer.kind == "user"}
         )
-    kept = Counter((each.source, each.target) for each in matched)
-    stands_for = {way: max(1.0, exchanged[way] / number) for way, number in kept.items()}
+    compared_messages = Counter((message.source, message.target) for message in matched)
+    stands_for = {way: max(1.0, exchanged[way] / number) for way, number in compared_messages.items()}
     by_call: defaultdict[tuple[Kind, str], list[_Waited]] = defaultdict(list)
-    for each in (*_late_senders(matched, clocks), *_late_receivers(matched, clocks)):
-        by_call[each.kind, each.call].append(each)
-    found = []
+    for one_wait in (*_late_senders(matched, clocks), *_late_receivers(matched, clocks)):
+        by_call[one_wait.kind, one_wait.call].append(one_wait)
+    message_waits = []
     for (kind, call), waits in by_call.items():
         seconds = sum(of.seconds for profile in profiles for of in profile.calls if of.call == call)
         scaled: _Pairs = defaultdict(float)
         messages = 0.0
-        for each in waits:
-            factor = stands_for[each.way]
+        for wait in waits:
+            factor = stands_for[wait.way]
             messages += factor
-            scaled[each.waiting, each.awaited, kind, call] += factor * each.seconds
+            scaled[wait.waiting, wait.awaited, kind, call] += factor * wait.seconds
         waited = min(sum(scaled.values()), seconds)
         share = waited / sum(scaled.values()) if waited else 0.0
         for who, value in scaled.items():
             pairs[who] += share * value
-        error = max(clocks.error(each.waiting, each.awaited) for each in waits)
-        found.append(MessageWait(kind, call, round(messages), len(waits), seconds, waited, error))
-    return sorted(found, key=lambda each: -each.seconds), notes
+        error = max(clocks.error(wait.waiting, wait.awaited) for wait in waits)
+        message_waits.append(MessageWait(kind, call, round(messages), len(waits), seconds, waited, error))
+    return sorted(message_waits, key=lambda wait: -wait.seconds), notes
 
 
 def match_messages(profiles: Sequence[RankProfile], clocks: Clocks) -> tuple[list[MatchedMessage], int]:
@@ -270,34 +270,36 @@ def _told_apart(matched: Sequence[MatchedMessage], clocks: Clocks) -> tuple[list
         hosts, reason = min(vague.items(), key=lambda entry: sorted(entry[0]))
         more = f" (and those of {plural(len(vague) - 1, 'other pair')} of nodes)" if len(vague) > 1 else ""
         notes.append(f"who waited in messages between {' and '.join(sorted(hosts))}{more}: {reason}")
-    told = [message for message in matched if clocks.hosts(message.source, message.target) not in vague]
-    return told, notes
+    certain = [message for message in matched if clocks.hosts(message.source, message.target) not in vague]
+    return certain, notes
 
 
 def _late_senders(matched: Iterable[MatchedMessage], clocks: Clocks) -> Iterator[_Waited]:
     """Of a call that waited for several messages, the one whose sender began last is the one awaited."""
     calls: defaultdict[tuple[int, str, float, float], list[MatchedMessage]] = defaultdict(list)
-    for each in matched:
-        calls[each.target, each.receive.call, each.receive.entered, each.receive.left].append(each)
+    for message in matched:
+        receive = message.receive
+        calls[message.target, receive.call, receive.entered, receive.left].append(message)
     for (target, call, entered, left), messages in calls.items():
         begin, end = clocks.moment(target, entered), clocks.moment(target, left)
-        came = [clocks.moment(each.source, each.send.entered) for each in messages]
+        came = [clocks.moment(message.source, message.send.entered) for message in messages]
         waits = [
-            clocks.wait(target, begin, end, each.source, at) for each, at in zip(messages, came, strict=True)
+            clocks.wait(target, begin, end, message.source, at)
+            for message, at in zip(messages, came, strict=True)
         ]
         longest = waits.index(max(waits))
-        for place, each in enumerate(messages):
+        for place, message in enumerate(messages):
             seconds = waits[place] if place == longest else 0.0
-            yield _Waited("late sender", call, target, each.source, seconds, (each.source, target))
+            yield _Waited("late sender", call, target, message.source, seconds, (message.source, target))
 
 
 def _late_receivers(matched: Iterable[MatchedMessage], clocks: Clocks) -> Iterator[_Waited]:
     """A send that stood until its receiver had asked. (An eager one is over before.)"""
-    for each in matched:
-        if each.send.call not in _BLOCKING_SENDS or each.receive.posted is None:
+    for message in matched:
+        if message.send.call not in _BLOCKING_SENDS or message.receive.posted is None:
             continue
-        begin, end = (clocks.moment(each.source, at) for at in (each.send.entered, each.send.left))
-        posted = clocks.moment(each.target, each.receive.posted)
-        seconds = clocks.wait(each.source, begin, end, each.target, posted)
-        way = (each.source, each.target)
-        yield _Waited("late receiver", each.send.call, *way, seconds, way)
+        begin, end = (clocks.moment(message.source, at) for at in (message.send.entered, message.send.left))
+        posted = clocks.moment(message.target, message.receive.posted)
+        seconds = clocks.wait(message.source, begin, end, message.target, posted)
+        way = (message.source, message.target)
+        yield _Waited("late receiver", message.send.call, *way, seconds, way)

@@ -76,8 +76,8 @@ def _counts(night: NightVerdict) -> str:
 
 
 def _blamed(night: NightVerdict) -> str:
-    named = ", ".join(each.whom for each in night.suspects if each.named)
-    gone = "".join(f"; lost node {name}: {seen}" for name, seen in night.lost.items())
+    named = ", ".join(suspect.whom for suspect in night.suspects if suspect.named)
+    gone = "".join(f"; lost node {name}: {reason}" for name, reason in night.lost.items())
     return gone + (f"; to blame: {named}" if named else "")
 
 
@@ -149,18 +149,18 @@ def junit(night: NightVerdict, notes: Sequence[str] = ()) -> str:
     suite = ET.Element("testsuite", name=_xml(f"npc.{night.platform}"))
 
     def case(where: str, name: str, verdict: Verdict, message: str, text: str = "") -> None:
-        found = ET.SubElement(suite, "testcase", classname=_xml(where), name=_xml(name))
+        testcase = ET.SubElement(suite, "testcase", classname=_xml(where), name=_xml(name))
         if verdict.exit_code:
             element = "error" if verdict is Verdict.INVALID else "failure"
-            ET.SubElement(found, element, type=verdict.name, message=_xml(message)).text = _xml(text)
+            ET.SubElement(testcase, element, type=verdict.name, message=_xml(message)).text = _xml(text)
 
     for series in night.series:
         where = f"{night.platform}.{series.key.benchmark}"
         case(where, label(series.key), series.verdict, series.reason, "\n".join(_rows([series])))
     if night.common:
         case(night.platform, "everything", night.common.verdict, str(night.common))
-    for name, seen in night.lost.items():
-        case(f"{night.platform}.nodes", name, Verdict.MISSING, f"lost: {seen}")
+    for name, reason in night.lost.items():
+        case(f"{night.platform}.nodes", name, Verdict.MISSING, f"lost: {reason}")
     for kind, path in (("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")):
         suite.set(kind, str(len(suite.findall(path))))
     suite.set("timestamp", night.time and f"{moment(night.time):%Y-%m-%dT%H:%M:%S}")

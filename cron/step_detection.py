@@ -210,5 +210,5 @@ def autocorrelation(off: Floats, lags: int) -> Floats:
     length = off.shape[1] + lags  # no lag reaches around
     power = np.abs(np.fft.rfft(off, length, axis=1)) ** 2
     products = np.fft.irfft(power, length, axis=1)[:, :lags]
-    found: Floats = products / np.maximum(products[:, :1], 1e-30)
-    return found
+    floats: Floats = products / np.maximum(products[:, :1], 1e-30)
+    return floats

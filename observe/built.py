@@ -65,9 +65,11 @@ def compile_library(command: Sequence[str], library: Path, what: str) -> None:
     Raises `NoLibrary`. what: of the library, for the message.
     """
     partial = library.with_name(f"{library.name}.partial")
-    said = run([*command, "-o", str(partial)])
-    if said.returncode:
+    compiled = run([*command, "-o", str(partial)])
+    if compiled.returncode:
         partial.unlink(missing_ok=True)
-        first = next((line for line in said.stderr.splitlines() if "error" in line), said.stderr.strip())
+        first = next(
+            (line for line in compiled.stderr.splitlines() if "error" in line), compiled.stderr.strip()
+        )
         raise NoLibrary(f"{command[0]} does not build {what}: {first}")
     partial.replace(library)

@@ -81,18 +81,19 @@ def measured(rows: Sequence[tuple[float, float]]) -> MeasuredOverhead:
     )
 
 
-def table(found: MeasuredOverhead) -> Iterator[str]:
+def table(overhead: MeasuredOverhead) -> Iterator[str]:
     """The rows, and what follows from them."""
     yield "pair     without        with  difference  with / without"
-    for number, (without, with_it) in enumerate(found.seconds, 1):
+    for number, (without, with_it) in enumerate(overhead.seconds, 1):
         difference = f"{with_it - without:+.4f} s"
         yield f"{number:4} {without:9.4f} s {with_it:9.4f} s {difference:>11} {with_it / without:15.4f}"
-    ratios = f"median of the ratios {1 + found.median:.4f}"
-    if found.low is None or found.high is None or found.coverage is None:
+    ratios = f"median of the ratios {1 + overhead.median:.4f}"
+    if overhead.low is None or overhead.high is None or overhead.coverage is None:
         yield f"{ratios}: too few pairs for an interval: {MIN_SAMPLES} at least"
     else:
-        bounds = f"{1 + found.low:.4f} to {1 + found.high:.4f}"
-        yield f"{ratios}, {100 * found.coverage:.1f} % interval {bounds}: {_judged(found.low, found.high)}"
+        bounds = f"{1 + overhead.low:.4f} to {1 + overhead.high:.4f}"
+        judgement = _judged(overhead.low, overhead.high)
+        yield f"{ratios}, {100 * overhead.coverage:.1f} % interval {bounds}: {judgement}"
 
 
 def _judged(low: float, high: float) -> str:
@@ -114,4 +115,6 @@ def _seconds(ranks: Path) -> float:
         moments[rank.host].append((rank.begin.time, rank.end.time))
     if not moments:
         raise RunFailed(1, "no rank was seen: is this folder visible on every node?")
-    return min(max(end for _, end in each) - max(begin for begin, _ in each) for each in moments.values())
+    return min(
+        max(end for _, end in moment) - max(begin for begin, _ in moment) for moment in moments.values()
+    )

@@ -299,8 +299,8 @@ def observe(
     with not_lost_silently(folder):
         if report:
             append_report(report, began, stem.with_suffix(".out"))
-        said = stem.with_suffix(".out").read_text(encoding="utf-8", errors="replace")
-        reported = reported_by(said, pattern, scale, duration, flop)
+        printed = stem.with_suffix(".out").read_text(encoding="utf-8", errors="replace")
+        reported = reported_by(printed, pattern, scale, duration, flop)
         notes = (*filter(None, [note]), *end.notes)
         observation = keep_observation(stem, command, plan, reported, notes)
         status = OK if code == 0 else f"failed: {exit_words(code)}: {last_words(stem.with_suffix('.err'))}"

@@ -41,13 +41,13 @@ def read_counters(root: Path = Path("/")) -> dict[str, dict[str, int]]:
     another one counts (those above a lower one: bridges, bonds, teams, VLANs; IP over InfiniBand), and
     counters that cannot be read.
     """
-    found = {}
+    values = {}
     for port in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
         extended = _pair(port / "counters_ext", "port_rcv_data_64", "port_xmit_data_64")
         counted = extended or _pair(port / "counters", "port_rcv_data", "port_xmit_data")
         if counted:
-            found[f"{port.parent.parent.name}/{port.name}"] = {**counted, "unit": WORD}
-    ports = bool(found)
+            values[f"{port.parent.parent.name}/{port.name}"] = {**counted, "unit": WORD}
+    ports = bool(values)
     for interface in sorted((root / "sys/class/net").glob("*")):
         if interface.name == "lo" or sysfs.text(interface / "operstate") == "down":
             continue
@@ -57,8 +57,8 @@ def read_counters(root: Path = Path("/")) -> dict[str, dict[str, int]]:
             continue
         counted = _pair(interface / "statistics", "rx_bytes", "tx_bytes")
         if counted:
-            found[interface.name] = {**counted, "unit": 1}
-    return found
+            values[interface.name] = {**counted, "unit": 1}
+    return values
 
 
 def passed(before: Mapping[str, int], after: Mapping[str, int], direction: str) -> CountedBytes:

@@ -110,8 +110,8 @@ class ElfFile:
             self._elf = ELFFile(self._bytes)  # type: ignore[arg-type]
             #: (address, offset in the file, bytes) of what is loaded.
             self._loads = [
-                (each["p_vaddr"], each["p_offset"], each["p_filesz"])
-                for each in self._elf.iter_segments("PT_LOAD")
+                (iter_segment["p_vaddr"], iter_segment["p_offset"], iter_segment["p_filesz"])
+                for iter_segment in self._elf.iter_segments("PT_LOAD")
             ]
             self.build_id = self._read_build_id()
             self._starts, self._frames = self._read_unwind_table()
@@ -177,8 +177,8 @@ class ElfFile:
         if self._debug is None or not addresses:
             return [() for _ in addresses]
         command = ["addr2line", "-a", "-i", "-e", str(self._debug[0])]
-        told = run(command, "".join(f"{address:#x}\n" for address in addresses)).stdout
-        parts = re.split(r"^0x[0-9a-f]+\n", told, flags=re.MULTILINE)[1:]
+        answer = run(command, "".join(f"{address:#x}\n" for address in addresses)).stdout
+        parts = re.split(r"^0x[0-9a-f]+\n", answer, flags=re.MULTILINE)[1:]
         return [_lines(part) for part in parts] if len(parts) == len(addresses) else [() for _ in addresses]
 
     def element(self, address: int) -> Type | None:
@@ -192,7 +192,11 @@ class ElfFile:
             return None
         try:
             unit = self._dwarf.get_CU_containing(place)
-            entries = (each for each in unit.iter_DIEs() if each.offset <= place < each.offset + each.size)
+            entries = (
+                iter_DIE
+                for iter_DIE in unit.iter_DIEs()
+                if iter_DIE.offset <= place < iter_DIE.offset + iter_DIE.size
+            )
             return next(map(_type_of, entries), None)
         except _DAMAGED:
             return None
@@ -200,7 +204,7 @@ class ElfFile:
     def _read_static_probe(self, name: str) -> set[int]:
         section = self._elf.get_section_by_name(".stapsdt.base")
         base = section["sh_addr"] if section is not None else 0
-        found: set[int] = set()
+        addresses: set[int] = set()
         for notes in self._elf.iter_sections("SHT_NOTE"):
             for note in notes.iter_notes():  # type: ignore[attr-defined]
                 if note["n_name"] != "stapsdt":
@@ -210,8 +214,8 @@ class ElfFile:
                 # what was linked again for other addresses (prelink) has moved with its .stapsdt.base
                 offset = self.offset(address + (base - noted if base and noted else 0))
                 if f"{provider.decode()}:{probe.decode()}" == name and offset is not None:
-                    found.add(offset)
-        return found
+                    addresses.add(offset)
+        return addresses
 
     def _read_build_id(self) -> str:
         for segment in self._elf.iter_segments("PT_NOTE"):
@@ -253,11 +257,11 @@ class ElfFile:
     @cached_property
     def _by_address(self) -> tuple[list[int], list[Symbol]]:
         try:
-            sized = [each for each in self.symbols if each.size and each.kind != VARIABLE]
+            sized = [symbol for symbol in self.symbols if symbol.size and symbol.kind != VARIABLE]
         except ValueError:  # damaged
             sized = []
-        functions = sorted(sized, key=lambda each: each[2:])
-        return [each.address for each in functions], functions
+        functions = sorted(sized, key=lambda entry: entry[2:])
+        return [function.address for function in functions], functions
 
     @cached_property
     def _debug(self) -> tuple[Path, ELFFile] | None:
@@ -276,7 +280,11 @@ class ElfFile:
             return None
         _, elf = self._debug
         with suppress(OSError, *_DAMAGED):
-            sizes = (each.data_size for each in elf.iter_sections() if each.name.startswith(".debug_"))
+            sizes = (
+                iter_section.data_size
+                for iter_section in elf.iter_sections()
+                if iter_section.name.startswith(".debug_")
+            )
             if sum(sizes) < _MOST_DEBUG:
                 return elf.get_dwarf_info(relocate_dwarf_sections=False, follow_links=False)
         return None
@@ -288,9 +296,9 @@ def demangled(symbols: Sequence[str]) -> dict[str, str]:
     return dict(zip(symbols, lines, strict=True)) if len(lines) == len(symbols) else {}
 
 
-def _lines(told: str) -> tuple[SourceLine, ...]:
+def _lines(answer: str) -> tuple[SourceLine, ...]:
     """Of what addr2line prints of an address: ``FILE:NUMBER``, with ``?`` for what is not known."""
-    lines = re.findall(r"^(.+):(\d+|\?)(?: \(discriminator \d+\))?$", told, re.MULTILINE)
+    lines = re.findall(r"^(.+):(\d+|\?)(?: \(discriminator \d+\))?$", answer, re.MULTILINE)
     if not lines or not lines[0][1].strip("?0"):
         return ()
     return tuple(
@@ -303,7 +311,7 @@ def _type_of(variable: DIE) -> Type | None:
     entry, name = variable, ""
     for _ in range(32):  # a damaged file may have a circle
         if "DW_AT_type" not in entry.attributes:
-            origin = next((each for each in _SAME if each in entry.attributes), None)
+            origin = next((attribute for attribute in _SAME if attribute in entry.attributes), None)
             if origin is None:
                 return None
             entry = entry.get_DIE_from_attribute(origin)

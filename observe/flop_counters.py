@@ -42,11 +42,11 @@ class FlopCounter:
 
     def __init__(self, folder: Path, name: str, group: str, cpus: Iterable[int]) -> None:
         with own_folder.opened(folder) as within:
-            said = self._begin(within, f"{name}.gate", group, sorted(cpus))
-        if said is not None:
+            answer = self._begin(within, f"{name}.gate", group, sorted(cpus))
+        if answer is not None:
             os.close(self._gate)
             self._likwid.wait()
-            raise NoCounters(said)
+            raise NoCounters(answer)
 
     def _begin(self, folder: int, gate: str, group: str, cpus: list[int]) -> str | None:
         """Start LIKWID and see it count, or say why it does not. folder: its descriptor."""
@@ -126,9 +126,9 @@ def moved_bytes(text: str) -> dict[str, Any] | None:
     rows = _metrics(text)
     for name, level in _VOLUMES.items():
         try:
-            volume = math.fsum(1e9 * float(each) for each in rows.get(name, ()) if each)
+            volume = math.fsum(1e9 * float(number) for number in rows.get(name, ()) if number)
             seconds, unhalted = (
-                [float(each) for each in rows.get(key, ()) if each] for key in (_TIME, _UNHALTED)
+                [float(number) for number in rows.get(key, ()) if number] for key in (_TIME, _UNHALTED)
             )
         except ValueError:
             continue

@@ -57,7 +57,7 @@ class RankFlow(NamedTuple):
 
 def read_calls(texts: Iterable[str]) -> dict[str, CollectiveCalls]:
     """Class (`CLASSES`) → collective calls of all ranks' files; those of one rank with itself are none."""
-    found: dict[str, CollectiveCalls] = {}
+    by_name: dict[str, CollectiveCalls] = {}
     for text in texts:
         for members, lines in _CALLS.findall(text):
             others = members.count(",")
@@ -66,11 +66,11 @@ def read_calls(texts: Iterable[str]) -> dict[str, CollectiveCalls]:
                     continue
                 # At its root a call stands for all its members, else for the rank itself.
                 taking_part = 1 if kind == "A2A" else others + 1
-                bytes_, calls = found.get(CLASSES[kind], CollectiveCalls(0.0, 0))
-                found[CLASSES[kind]] = CollectiveCalls(
+                bytes_, calls = by_name.get(CLASSES[kind], CollectiveCalls(0.0, 0))
+                by_name[CLASSES[kind]] = CollectiveCalls(
                     bytes_ + taking_part * int(size) / others, calls + taking_part * int(count)
                 )
-    return found
+    return by_name
 
 
 def read_flows(texts: Iterable[str]) -> list[RankFlow]:

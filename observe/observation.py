@@ -146,9 +146,9 @@ def _io(ranks: Sequence[WatchedRank]) -> Io | None:
     if not known:
         return None
     total: Counter[str] = Counter()
-    for each in known:
-        total.update(each)
-    most = max(each["write_bytes"] for each in known)
+    for rank_io in known:
+        total.update(rank_io)
+    most = max(rank_io["write_bytes"] for rank_io in known)
     return Io(
         total["rchar"],
         total["wchar"],
@@ -156,26 +156,31 @@ def _io(ranks: Sequence[WatchedRank]) -> Io | None:
         total["syscw"],
         total["read_bytes"],
         max(0, total["write_bytes"] - total["cancelled_write_bytes"]),
-        sum(each["write_bytes"] > most / 100 for each in known) if most else 0,
+        sum(rank_io["write_bytes"] > most / 100 for rank_io in known) if most else 0,
         len(ranks) - len(known),
     )
 
 
 def _counted(by_host: Mapping[str, Sequence[WatchedRank]]) -> CountedFlop | None:
     """The FLOP of all nodes together; without those of one there is no sum."""
-    found = {host: [rank.counted for rank in by_host[host] if rank.counted] for host in by_host}
-    every = [each for counted in found.values() for each in counted]
+    by_host_counted = {host: [rank.counted for rank in by_host[host] if rank.counted] for host in by_host}
+    every = [flop for counted in by_host_counted.values() for flop in counted]
     if not every:
         return None
     group = every[0].group
-    for host, counted in sorted(found.items()):
-        for each in counted or [Flop(group=group)]:
-            if each.flop is None and each.moved is None:
-                return CountedFlop(group, None, f"no counters of {group} on {host}: {each.reason}")
-    moved = {host: each.moved for host, counted in sorted(found.items()) for each in counted if each.moved}
+    for host, counted in sorted(by_host_counted.items()):
+        for flop in counted or [Flop(group=group)]:
+            if flop.flop is None and flop.moved is None:
+                return CountedFlop(group, None, f"no counters of {group} on {host}: {flop.reason}")
+    moved = {
+        host: flop.moved
+        for host, counted in sorted(by_host_counted.items())
+        for flop in counted
+        if flop.moved
+    }
     if moved:
         return CountedFlop(group, None, "the group counts bytes", moved)
-    return CountedFlop(group, math.fsum(each.flop or 0.0 for each in every))
+    return CountedFlop(group, math.fsum(flop.flop or 0.0 for flop in every))
 
 
 def _counted_messages(

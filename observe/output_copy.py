@@ -124,9 +124,9 @@ class OutputCopy:
         for end in (self._stop_reading, self._stop_writing):
             os.close(end)
         if self._kept is not None:
-            kept, self._kept = self._kept, None
+            output, self._kept = self._kept, None
             try:
-                os.close(kept)
+                os.close(output)
             except OSError as error:  # a network's file system may say only now that it is full
                 self._cut(error)
 
@@ -147,8 +147,8 @@ class OutputCopy:
             self._pass_on(block)
         except OSError as error:
             self._terminal = None
-            kept = f"; {self._path} has it" if self._kept is not None else ""
-            say(f"the program's {self._name} is no longer passed on: {error.strerror}{kept}")
+            where = f"; {self._path} has it" if self._kept is not None else ""
+            say(f"the program's {self._name} is no longer passed on: {error.strerror}{where}")
 
     def _pass_on(self, block: bytes) -> None:
         """Write all of it, also where the terminal's descriptor does not wait."""

@@ -50,11 +50,11 @@ def show(
         say(f"{metric}: {format_quantity(value, METRICS[metric].unit, 4)}")
     counted = observation.counted
     if counted is not None:
-        found = format_quantity(counted.flop, "FLOP", 4) if counted.flop is not None else counted.reason
+        text = format_quantity(counted.flop, "FLOP", 4) if counted.flop is not None else counted.reason
         for host, moved in (counted.moved or {}).items():
             say(f"counted on {host}: {moved_line(moved)}")
         if not counted.moved:
-            say(f"counted: {found}")
+            say(f"counted: {text}")
     contents = [(observer, observation.parts[observer.key]) for observer in observers]
     shown = [(observer, content) for observer, content in contents if content is not None]
     for line in (line for observer, content in shown for line in observer.lines(content)):

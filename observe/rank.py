@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> NoReturn:
     occupy_standard_descriptors()
     given = given_signals()
     signal.signal(signal.SIGINT, given.action(signal.SIGINT))  # no traceback before the program begins
-    folder, asked, program = Path(arguments[0]), read_options(arguments[1]), arguments[2:]
+    folder, options, program = Path(arguments[0]), read_options(arguments[1]), arguments[2:]
     restore_environment()
     name = f"{socket.gethostname()}.{first_number(RANK) or 0}"
     running = folder / f"{name}.{RUNNING}"
@@ -66,10 +66,10 @@ def main(arguments: list[str]) -> NoReturn:
     except OSError as error:  # whatever is written there, also by MPI, might go through somebody's link
         say(f"npc observe: {folder}: {error.strerror}: this rank is not observed")
         _become(program, given)
-    companions = dict(_companions(asked, folder, name))
+    companions = dict(_companions(options, folder, name))
     idle = _reading()
-    time.sleep(asked.background_s)
-    counter, counted = _count(folder, asked.counters)
+    time.sleep(options.background_s)
+    counter, counted = _count(folder, options.counters)
 
     def finish(status: int, killed: bool = False, moved: dict[str, int] | None = None) -> None:
         end = _reading()
@@ -121,8 +121,8 @@ def main(arguments: list[str]) -> NoReturn:
     end_like(os.waitstatus_to_exitcode(status))
 
 
-def _companions(asked: ObservationOptions, folder: Path, name: str) -> Iterator[tuple[str, Companion]]:
-    for key, options in asked.companions.items():
+def _companions(request: ObservationOptions, folder: Path, name: str) -> Iterator[tuple[str, Companion]]:
+    for key, options in request.companions.items():
         try:
             yield key, options.make(folder, name)
         except Exception as error:  # a site's own may fail in any way: the program runs all the same
@@ -205,10 +205,10 @@ def _reading() -> dict[str, Any]:
     return {"time": time.time(), "counters": read_counters()}
 
 
-def _save(path: Path, seen: dict[str, Any]) -> None:
+def _save(path: Path, content: dict[str, Any]) -> None:
     """Write the file whole or not at all; what goes wrong is said, and the rank's own exit code stands."""
     try:
-        own_folder.save(path, [json.dumps(seen).encode()])
+        own_folder.save(path, [json.dumps(content).encode()])
     except OSError as error:
         say(f"npc observe: cannot write {path}: {error.strerror}")
 

@@ -89,8 +89,8 @@ def decoded(folder: Path, suffix: str, kind: type[T], damaged: list[str]) -> Ite
     decoder = msgspec.json.Decoder(kind)
     for path in sorted(folder.glob(f"*{suffix}")):
         try:
-            found = decoder.decode(read_bytes(path, LARGEST_TABLE))
+            rank = decoder.decode(read_bytes(path, LARGEST_TABLE))
         except (OSError, ValueError, RecursionError) as error:
             damaged.append(f"{path.name} is damaged: {error}")
         else:
-            yield found
+            yield rank

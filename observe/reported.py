@@ -49,12 +49,12 @@ def reported_by(
 
 def _last_number(pattern: re.Pattern[str] | None, text: str) -> float | None:
     """The first group of the last match that is a number above zero."""
-    found = None
+    values = None
     for match in pattern.finditer(text) if pattern is not None else ():
         try:
             number = float(match[1])
         except (TypeError, ValueError):
             continue
         if math.isfinite(number) and number > 0:
-            found = number
-    return found
+            values = number
+    return values

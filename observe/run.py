@@ -165,14 +165,14 @@ def _is_monitoring_harmful(program: str) -> bool:
 def append_report(pattern: str, began: float, path: Path) -> None:
     """Add the file that the program wrote its report to, if there is a new one, to its kept output."""
     root = Path(Path(pattern).anchor)
-    found = root.glob(str(Path(pattern).relative_to(root)))
-    candidates = [file for file in found if file.is_file() and file.stat().st_mtime >= began - 1]
+    paths = root.glob(str(Path(pattern).relative_to(root)))
+    candidates = [file for file in paths if file.is_file() and file.stat().st_mtime >= began - 1]
     if not candidates:
         say(f"the program left no new {pattern}")
         return
     newest = max(candidates, key=lambda file: file.stat().st_mtime)
-    with open(path, "ab", opener=no_link) as kept:
-        kept.write(_told(newest) if newest.suffix == DARSHAN else read_bytes(newest))
+    with open(path, "ab", opener=no_link) as output:
+        output.write(_told(newest) if newest.suffix == DARSHAN else read_bytes(newest))
 
 
 def _told(log: Path) -> bytes:

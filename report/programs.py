@@ -23,10 +23,13 @@ def programs(
 ) -> Iterator[Block]:
     """What a section shows of the newest run of each program that has its part of an observation."""
     for run in runs_of(report):
-        found = newest(each for each in run.observed if part_of(each))
-        for each in found[:_MOST]:
-            if part := part_of(each):
-                yield Heading(f"{report.label(run, '{}: ')}{each.name}")
-                yield from blocks_of(report, run, each, part)
-        if len(found) > _MOST:
-            yield Text(f"Not shown here: {'; '.join(each.name for each in found[_MOST:])}.", "note")
+        observations = newest(observation for observation in run.observed if part_of(observation))
+        for observation in observations[:_MOST]:
+            if part := part_of(observation):
+                yield Heading(f"{report.label(run, '{}: ')}{observation.name}")
+                yield from blocks_of(report, run, observation, part)
+        if len(observations) > _MOST:
+            yield Text(
+                f"Not shown here: {'; '.join(observation.name for observation in observations[_MOST:])}.",
+                "note",
+            )

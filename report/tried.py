@@ -50,8 +50,8 @@ def text(
     """The table, and the answer below it."""
     rows = [HEADER, *map(row, pairs)]
     parts = ["\n".join(columns(rows, right={1, 2, 3, 4}))] if pairs else []
-    found = answer(pairs, experiment.trial)
-    lines = said(found, experiment.hint.of, experiment.hint.gain)
+    trial_answer = answer(pairs, experiment.trial)
+    lines = said(trial_answer, experiment.hint.of, experiment.hint.gain)
     if other := _other_mpi(experiment, folder):
         lines.append(f"The hint was measured with another MPI: {experiment.library}; this with {other}.")
     failed = [record for record in records if not record.ok]
@@ -60,7 +60,7 @@ def text(
         lines.append(f"{plural(len(failed), 'record')} not usable, the first: {first.status} ({first.raw})")
     if disturbed := in_words(records):
         lines.append(remark(disturbed))
-    keep = f"; to keep it, have jobs say it: {experiment.change}" if found.word == "better" else ""
+    keep = f"; to keep it, have jobs say it: {experiment.change}" if trial_answer.word == "better" else ""
     lines.append(f"Nothing was changed for good{keep}. Raw output and records: {shown(folder)}.")
     return "\n\n".join([*parts, "\n".join(lines)])
 
@@ -68,9 +68,13 @@ def text(
 def keep(experiment: Experiment, folder: Path, pairs: Sequence[ComparedSeries]) -> str:
     """Remember the change for the platform, where it was shown to help and to harm nowhere; a sentence that
     says where, empty where nothing was shown. Raises OSError where even `folder` cannot be written."""
-    found = answer(pairs, experiment.trial)
-    best = found.best
-    if found.word != "better" or best is None or any(pair.verdict == "worse" for pair in found.elsewhere):
+    trial_answer = answer(pairs, experiment.trial)
+    best = trial_answer.best
+    if (
+        trial_answer.word != "better"
+        or best is None
+        or any(pair.verdict == "worse" for pair in trial_answer.elsewhere)
+    ):
         return ""
     ends = [1 / end if times(best) != best.ratio else end for end in (best.low, best.high) if end]
     known = len(ends) == 2
@@ -96,18 +100,18 @@ def keep(experiment: Experiment, folder: Path, pairs: Sequence[ComparedSeries]) 
     )
 
 
-def said(found: TrialAnswer, of: str, gain: float | None) -> list[str]:
+def said(answer: TrialAnswer, of: str, gain: float | None) -> list[str]:
     """What became of what the hint is about (`of`), beside what it promised (`gain` times as fast at most);
     and what became of other sizes."""
     promised = f"; the hint says at most {gain:.3g} times as fast" if gain else ""
-    best = found.best
-    at = f", most at {_size(best)}" if best and len(found.about) > 1 else ""
+    best = answer.best
+    at = f", most at {_size(best)}" if best and len(answer.about) > 1 else ""
     most = f"{at}: {_times(best)} times as fast" if best else ""
-    lines = [f"{of}: {found.word}{most}{promised}."]
-    elsewhere = [pair for pair in found.elsewhere if pair.verdict in ("better", "worse", "different")]
+    lines = [f"{of}: {answer.word}{most}{promised}."]
+    elsewhere = [pair for pair in answer.elsewhere if pair.verdict in ("better", "worse", "different")]
     if elsewhere:
-        told = [f"{pair.verdict} at {_size(pair)}" for pair in elsewhere[:6]]
-        lines.append(f"Elsewhere: {', '.join(told)}{', …' if len(elsewhere) > 6 else ''}.")
+        texts = [f"{pair.verdict} at {_size(pair)}" for pair in elsewhere[:6]]
+        lines.append(f"Elsewhere: {', '.join(texts)}{', …' if len(elsewhere) > 6 else ''}.")
     return lines
 
 
@@ -154,7 +158,7 @@ def _median(half: ComparedSide | None, unit: str) -> str:
 
 def document(experiment: Experiment, folder: Path, pairs: Sequence[ComparedSeries]) -> dict[str, Any]:
     """``tried.json``, and what ``--json`` prints."""
-    found = answer(pairs, experiment.trial)
+    trial_answer = answer(pairs, experiment.trial)
     return {
         "schema": SCHEMA,
         "rule": experiment.rule.name,
@@ -165,9 +169,10 @@ def document(experiment: Experiment, folder: Path, pairs: Sequence[ComparedSerie
         "with": list(experiment.changed),
         "launches": experiment.runs,
         "folder": str(folder),
-        "answer": found.word,
+        "answer": trial_answer.word,
         "pairs": [
-            {**plain(pair), "verdict": word_of(pair), "concerned": pair in found.about} for pair in pairs
+            {**plain(pair), "verdict": word_of(pair), "concerned": pair in trial_answer.about}
+            for pair in pairs
         ],
     }
 
@@ -202,13 +207,18 @@ class TriedHints(NamedTuple):
 def read_tried(run: Run) -> TriedHints | None:
     """What was tried in a run's folder; None where it has no ``tried.json`` that can be read."""
     try:
-        found = msgspec.convert(parse_json(read_bytes(run.folder / TRIED_FILE)), _Document)
+        document = msgspec.convert(parse_json(read_bytes(run.folder / TRIED_FILE)), _Document)
     except (OSError, ValueError, msgspec.ValidationError):
         return None
-    if found.schema != SCHEMA:
+    if document.schema != SCHEMA:
         return None
     pairs = compared(run.records, run.folder)
-    told = answer(pairs, found.trial)
+    trial_answer = answer(pairs, document.trial)
     return TriedHints(
-        found.rule, found.hint.seen, found.change, pairs, told, said(told, found.hint.of, found.hint.gain)
+        document.rule,
+        document.hint.seen,
+        document.change,
+        pairs,
+        trial_answer,
+        said(trial_answer, document.hint.of, document.hint.gain),
     )

@@ -107,10 +107,10 @@ def _conditions(source: SweepSource) -> list[str]:
 
 def _told_apart(sources: Sequence[SweepSource]) -> tuple[Callable[[SweepSource], str], str]:
     """What each sweep is called by what tells it from the others; a line of what all of them share."""
-    shared = [f"on {platform}" for platform in {each.platform for each in sources}]
+    shared = [f"on {platform}" for platform in {one.platform for one in sources}]
     if len(shared) > 1:
         return (lambda source: short_source_text(source, f" on {source.platform}")), ""
-    all_of = [_conditions(each) for each in sources]
+    all_of = [_conditions(one) for one in sources]
     shared += (
         [condition for condition in all_of[0] if all(condition in words for words in all_of)]
         if sources

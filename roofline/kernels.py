@@ -28,19 +28,19 @@ class KernelRate(NamedTuple):
 
 def kernel_rates(records: Iterable[Record]) -> list[KernelRate]:
     """What was measured, the fastest first. Of several sizes the best median of those repeated enough."""
-    found: defaultdict[tuple[str, str, str], dict[tuple[object, ...], list[Record]]]
-    found = defaultdict(lambda: defaultdict(list))
+    by_kind: defaultdict[tuple[str, str, str], dict[tuple[object, ...], list[Record]]]
+    by_kind = defaultdict(lambda: defaultdict(list))
     for record in records:
         if record.benchmark in _BENCHMARKS and record.metric == "flops" and record.ok and record.value:
             params = record.params
             key = record.case, params.get("library", ""), params.get("threads", "0")
             variant = record.size, params.get("place"), params.get("planner"), record.nodes
-            found[key][variant].append(record)
+            by_kind[key][variant].append(record)
     rates = []
-    for (routine, library, threads), variants in found.items():
+    for (routine, library, threads), variants in by_kind.items():
         enough = min(MIN_SAMPLES, max(map(len, variants.values())))
         candidates = [
-            (summarise([each.value for each in same if each.value]), same)
+            (summarise([record.value for record in same if record.value]), same)
             for same in variants.values()
             if len(same) >= enough
         ]

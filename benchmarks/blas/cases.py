@@ -28,8 +28,8 @@ def cases(options: argparse.Namespace) -> Iterator[dict[str, object]]:
     routines = words_of("blas_routines", options.routines, ORDERS)
     counts = numbers_of("blas_threads", options.threads) if options.threads else (1, options.cores)
     sizes = numbers_of("blas_sizes", options.sizes) if options.sizes else []
-    found = libraries_of("blas_libraries", options.libraries, LIBRARIES, "libopenblas0-pthread")
-    for path, library in found.items():
+    libraries = libraries_of("blas_libraries", options.libraries, LIBRARIES, "libopenblas0-pthread")
+    for path, library in libraries.items():
         for threads in sorted(set(counts)):
             orders = {
                 routine: sizes or (small, MULTIPLE * math.ceil(large * math.sqrt(threads) / MULTIPLE))

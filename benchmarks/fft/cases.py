@@ -27,12 +27,12 @@ def cases(options: argparse.Namespace) -> Iterator[dict[str, object]]:
     if options.planner not in PLANNERS:
         raise ValueError(f"fft_planner {options.planner}: one of {', '.join(PLANNERS)}")
     counts = numbers_of("fft_threads", options.threads) if options.threads else (1, options.cores)
-    found = libraries_of("fft_libraries", options.libraries, LIBRARIES, "libfftw3-double3")
-    for path, library in found.items():
+    libraries = libraries_of("fft_libraries", options.libraries, LIBRARIES, "libfftw3-double3")
+    for path, library in libraries.items():
         for threads in sorted(set(counts)):
-            asked = {"threads": str(threads), "planner": options.planner}
-            values = {"library": path, **asked, "transforms": " ".join(transforms)}
-            yield {"name": f"{library} {threads}", "values": values, "params": {"library": library, **asked}}
+            params = {"threads": str(threads), "planner": options.planner}
+            values = {"library": path, **params, "transforms": " ".join(transforms)}
+            yield {"name": f"{library} {threads}", "values": values, "params": {"library": library, **params}}
 
 
 def main() -> str | None:

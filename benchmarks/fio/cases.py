@@ -89,7 +89,7 @@ def cases(options: argparse.Namespace) -> list[dict[str, object]]:
     largest = max([*blocks, *random_blocks])
     if direct or buffered:
         file_bytes(options, tests, max(every), largest)  # the most need the most
-    found: list[dict[str, object]] = []
+    listed: list[dict[str, object]] = []
     for target in targets:
         for processes in every:
             common = ["--target", target, "--nodes", str(options.nodes), "--processes", str(processes)]
@@ -104,8 +104,8 @@ def cases(options: argparse.Namespace) -> list[dict[str, object]]:
                 words += ["--size", str(size), "--largest", str(largest), "--blocks", options.blocks]
                 words += ["--random-blocks", options.random_blocks, "--depths", options.depths]
             values = {"test": shlex.join(words)}
-            found.append({"name": f"{target} {processes}", "values": values, "params": params})
-    return found
+            listed.append({"name": f"{target} {processes}", "values": values, "params": params})
+    return listed
 
 
 def main() -> str | None:

@@ -119,7 +119,9 @@ class NodeFio:
         text = document.read_text(encoding="utf-8", errors="replace") if document.exists() else ""
         head = {**self.head, "part": len(self.printed), "by_hand": shlex.join(command)}
         head["others"] = self.folder.others
-        said, brace, rest = f"\n{text}".partition("\n{\n")  # fio's own complaints stand above the document
+        complaints, brace, rest = f"\n{text}".partition(
+            "\n{\n"
+        )  # fio's own complaints stand above the document
         text = f"{{\n{rest}" if brace else text
         self.printed.append((head, text))
         document.unlink(missing_ok=True)
@@ -131,16 +133,16 @@ class NodeFio:
         if not bad and jobs and not code:
             return ""
         what = f"{bad['jobname']}: {os.strerror(bad['error'])}" if bad else exit_words(code)
-        what = ": ".join(filter(None, [what, last_line(said)]))
+        what = ": ".join(filter(None, [what, last_line(complaints)]))
         return f"fio on {self.head['host']}: {what}"
 
     def work(self, writing: bool) -> str:
         """Start fio for what writes the files, or for all else; what went wrong. Raises NoPlace."""
         words: list[str] = []
-        for direct, asked in ((True, self.options.direct), (False, self.options.buffered)):
+        for direct, expected in ((True, self.options.direct), (False, self.options.buffered)):
             way, size = "direct" if direct else "buffered", self.options.size
-            chosen = [test for test in asked if (test == "write") == writing]
-            if writing and asked and not chosen:
+            chosen = [test for test in expected if (test == "write") == writing]
+            if writing and expected and not chosen:
                 self.lay_out(way)  # what is read has to be written
             if chosen and not writing:
                 size = self.written(way)
@@ -189,7 +191,7 @@ class NodeFio:
         made = time.monotonic()
         for name in names:
             name.stat()
-        asked = time.monotonic()
+        started = time.monotonic()
         for name in names:
             name.unlink()
         seconds = self.options.milliseconds / 1e3
@@ -198,7 +200,7 @@ class NodeFio:
         _, handles = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (handles, handles))
         files = min(self.options.files, max(FEWEST_FILES, most), handles - OTHER_HANDLES)
-        rounds = seconds / 4 / (asked - made) * len(names) / files
+        rounds = seconds / 4 / (started - made) * len(names) / files
         return files, max(1, min(int(rounds), MOST_ROUNDS))
 
 

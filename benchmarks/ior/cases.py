@@ -32,12 +32,12 @@ def cases(options: argparse.Namespace) -> list[dict[str, object]]:
     launches = options.samples * len(forms) * len(apis) * len(targets)
     if not launches:
         raise ValueError(f"io_paths {options.paths}: run, scratch, or folders, commas between")
-    each = parse_size(options.bytes) // launches // PASSES // options.tasks
-    found: list[dict[str, object]] = []
+    share_bytes = parse_size(options.bytes) // launches // PASSES // options.tasks
+    listed: list[dict[str, object]] = []
     for target in targets:
         for form in forms:
             unit = transfer if form == "easy" else HARD
-            number = each // unit
+            number = share_bytes // unit
             if number < 1:
                 needed = format_size(launches * PASSES * options.tasks * unit)
                 raise ValueError(
@@ -52,10 +52,10 @@ def cases(options: argparse.Namespace) -> list[dict[str, object]]:
                     "target": target, "size": str(number * unit * options.tasks),
                     "program": shlex.quote(ior), "words": shlex.join(words),
                 }  # fmt: skip
-                found.append(
+                listed.append(
                     {"name": f"{form} {api} {target}", "values": values, "params": {"target": target}}
                 )
-    return found
+    return listed
 
 
 def main() -> str | None:

@@ -72,7 +72,7 @@ def domains_of(listed: str) -> dict[str, list[int]]:
     }
 
 
-def chosen_domains(wanted: str, found: dict[str, list[int]]) -> dict[str, list[int]]:
+def chosen_domains(wanted: str, domains: dict[str, list[int]]) -> dict[str, list[int]]:
     """Those of the domains whose name or kind (S: every socket, M: every NUMA node) is asked for.
 
     Raises ValueError for one that is not there.
@@ -80,10 +80,12 @@ def chosen_domains(wanted: str, found: dict[str, list[int]]) -> dict[str, list[i
     chosen: dict[str, list[int]] = {}
     for name in wanted.split(","):
         same = {
-            each: cpus for each, cpus in found.items() if name == each or name == each.rstrip("0123456789")
+            domain: cpus
+            for domain, cpus in domains.items()
+            if name == domain or name == domain.rstrip("0123456789")
         }
         if not same:
-            raise ValueError(f"likwid_domains {name}: this node has {', '.join(found)}")
+            raise ValueError(f"likwid_domains {name}: this node has {', '.join(domains)}")
         chosen |= same
     return chosen
 

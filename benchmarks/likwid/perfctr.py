@@ -36,10 +36,10 @@ def main(words: list[str]) -> int:
         return 1
     print(ended.stdout, end="")
     print(ended.stderr, end="", file=sys.stderr)
-    said = (ended.stderr + ended.stdout).splitlines()
+    lines = (ended.stderr + ended.stdout).splitlines()
     if ended.returncode == 0 and " Metric " in ended.stdout:
         return 0
-    reason = next((line.strip() for line in reversed(said) if any(word in line for word in NO_COUNTERS)), "")
+    reason = next((line.strip() for line in reversed(lines) if any(word in line for word in NO_COUNTERS)), "")
     if reason or ended.returncode == 0:
         print(
             f"unavailable: no counters for {group}: {reason or 'likwid-perfctr shows no metric'}",

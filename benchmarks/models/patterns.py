@@ -43,10 +43,10 @@ def repetitions(size: int) -> int:
 
 def sizes(largest: int, first: int = 1) -> list[int]:
     """Powers of two from `first` to `largest`."""
-    found = [first]
-    while found[-1] * 2 <= largest:
-        found.append(found[-1] * 2)
-    return found
+    chosen_sizes = [first]
+    while chosen_sizes[-1] * 2 <= largest:
+        chosen_sizes.append(chosen_sizes[-1] * 2)
+    return chosen_sizes
 
 
 def prtt(messages: int, delay_s: float, buffer: Sequence[object], count: int) -> float:

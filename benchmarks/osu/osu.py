@@ -27,8 +27,8 @@ SIZELESS = frozenset({"barrier", "ibarrier", "init", "hello"})
 
 def find_program(prefix: Path, test: str) -> Path | None:
     """The C program ``osu_TEST`` below `prefix`; among several the first in the order of their paths."""
-    found = (path for path in prefix.rglob(f"osu_{test}") if path.is_file() and os.access(path, os.X_OK))
-    return min(found, default=None)
+    programs = (path for path in prefix.rglob(f"osu_{test}") if path.is_file() and os.access(path, os.X_OK))
+    return min(programs, default=None)
 
 
 def find_port(test: str) -> Callable[..., None] | None:

@@ -48,11 +48,11 @@ def patterns(processes: int, randoms: int, seed: int) -> dict[str, tuple[list[in
     """name → (order of the processes, length of a ring)."""
     natural = list(range(processes))
     lengths = sorted({2**power for power in range(1, processes.bit_length()) if 2**power < processes})
-    found = {f"ring_{length}": (natural, length) for length in [*lengths, processes]}
+    orders = {f"ring_{length}": (natural, length) for length in [*lengths, processes]}
     generator = random.Random(seed)
     for number in range(randoms):
-        found[f"random_{number}"] = (generator.sample(natural, processes), processes)
-    return found
+        orders[f"random_{number}"] = (generator.sample(natural, processes), processes)
+    return orders
 
 
 def methods(comm: MPI.Comm, left: int, right: int, size: int) -> dict[str, Callable[[int], None]]:

@@ -17,10 +17,10 @@ from mpi4py import MPI
 
 def sizes(text: str) -> list[int]:
     """Message sizes in bytes: whole numbers with commas between. Raises ValueError."""
-    found = [int(word) for word in text.split(",")]
-    if min(found) < 1:
+    ranks = [int(word) for word in text.split(",")]
+    if min(ranks) < 1:
         raise ValueError(f"sizes are at least 1 byte: {text}")
-    return found
+    return ranks
 
 
 def oversubscribed(comm: MPI.Comm, threads: int) -> str:

@@ -25,13 +25,13 @@ BINDINGS = ("spread", "close")
 
 def domains(wanted: str, allowed: frozenset[int]) -> dict[str, list[list[int]]]:
     """Name → places: the node, its NUMA nodes that this process may use, or both."""
-    found = {"N": cores_of(allowed)} if wanted in ("node", "all") else {}
+    groups_of_cpus = {"N": cores_of(allowed)} if wanted in ("node", "all") else {}
     if wanted in ("numa", "all"):
         for node in processors()["numa_nodes"] or []:
             cpus = parse_cpus(node["cpus"]) & allowed if node["cpus"] else frozenset()
             if cpus:
-                found[f"M{node['node']}"] = cores_of(cpus)
-    return found
+                groups_of_cpus[f"M{node['node']}"] = cores_of(cpus)
+    return groups_of_cpus
 
 
 def cases(options: argparse.Namespace) -> Iterator[dict[str, object]]:
@@ -40,11 +40,11 @@ def cases(options: argparse.Namespace) -> Iterator[dict[str, object]]:
     stores = words_of("stream_stores", options.stores, PROGRAMS)
     if options.domains not in ("node", "numa", "all"):
         raise ValueError(f"stream_domains {options.domains}: node, numa or all")
-    asked = numbers_of("stream_threads", options.threads) if options.threads else []
+    numbers = numbers_of("stream_threads", options.threads) if options.threads else []
     for domain, cores in domains(options.domains, frozenset(os.sched_getaffinity(0))).items():
         most = sum(map(len, cores))
         whole = options.cores if domain == "N" and options.cores else most
-        for threads in sorted({min(number, most) for number in asked} or {whole}):
+        for threads in sorted({min(number, most) for number in numbers} or {whole}):
             for bind in bindings:
                 for kind in stores:
                     yield case_of(domain, cores, threads, bind, kind)

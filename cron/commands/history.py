@@ -83,7 +83,7 @@ def history(
     every = list(past.points())
     points = [point for point in every if matches(pattern, point.key)]
     hosts = {host for placed in {point.hosts for point in every} for host in placed}
-    found = [] if replay else variations(points, status_line.show)
+    varied = [] if replay else variations(points, status_line.show)
     status_line.show("")
     for problem in past.problems[:_PROBLEMS]:
         click.echo(f"left out: {problem}", err=True)
@@ -91,13 +91,13 @@ def history(
         click.echo(f"left out: {len(past.problems) - _PROBLEMS} more rows", err=True)
     if disturbed := of_shares(point.disturbed for point in points if point.status == OK):
         click.echo(remark(disturbed), err=True)
-    if not (points if replay else found):
+    if not (points if replay else varied):
         what = "no nights yet" if pattern == "*" else f"nothing that {pattern!r} names"
         raise click.ClickException(f"{past.folder} has {what}: npc night run fills it")
     if replay:
         _replay(past, _verdicts(past, every, platform, fabric), pattern, as_json)
     else:
-        _print(past, found, allocations(points, fabric, hosts), platform, as_json)
+        _print(past, varied, allocations(points, fabric, hosts), platform, as_json)
     if figures:
         for path in _draw(points, _verdicts(past, every, platform, fabric), figures, fabric, hosts):
             click.echo(f"drawn: {path}", err=True)
@@ -148,19 +148,19 @@ def _replay(past: History, verdicts: Iterable[NightVerdict], pattern: str, as_js
         for night in verdicts:
             click.echo(replayed(night, then.get(night.run), pattern), nl=False)
         return
-    told = []
+    lines = []
     for night in verdicts:
-        mine = (each for each in night.series if matches(pattern, each.key))
-        series = tuple(each for each in mine if each.verdict is not Verdict.PASS)
+        mine = (verdict for verdict in night.series if matches(pattern, verdict.key))
+        series = tuple(verdict for verdict in mine if verdict.verdict is not Verdict.PASS)
         document = dataclasses.replace(night, series=series).document()
         plain = msgspec.to_builtins(msgspec.structs.replace(document, counts=night.counts))
-        told.append({**plain, "then": then.get(night.run)})
-    click.echo(to_text({"schema": SCHEMA, "platform": past.folder.name, "nights": told}), nl=False)
+        lines.append({**plain, "then": then.get(night.run)})
+    click.echo(to_text({"schema": SCHEMA, "platform": past.folder.name, "nights": lines}), nl=False)
 
 
 def _print(
     past: History,
-    found: Sequence[Variation],
+    variations: Sequence[Variation],
     nodes: Sequence[Allocation],
     platform: str,
     as_json: bool,
@@ -173,9 +173,9 @@ def _print(
     from npc.cron.variation_table import variation_table
     from npc.roofline.peak_share import peak_table
 
-    shares, peaks = _shares(past, platform, {variation.key for variation in found})
+    shares, peaks = _shares(past, platform, {variation.key for variation in variations})
     if not as_json:
-        lines = [*variation_table(found), *map(_share, shares)]
+        lines = [*variation_table(variations), *map(_share, shares)]
         if peaks:
             lines += ["", *columns(peak_table(peaks).texts(), keep_empty=False)]
         if nodes:
@@ -185,15 +185,15 @@ def _print(
     plain: dict[str, Any] = {
         "schema": 1,
         "platform": past.folder.name,
-        "series": [variation.as_json() for variation in found],
+        "series": [variation.as_json() for variation in variations],
         "shares": [
             {name: getattr(ceiling, name) for name in ("kind", "name", "value", "nominal", "share")}
             for ceiling in shares
         ],
-        "applications": [each.as_json() for each in peaks],
+        "applications": [peak.as_json() for peak in peaks],
         "nodes": [
-            {"benchmark": each.benchmark, "seen": len(each.nights), "known": len(each.known)}
-            for each in nodes
+            {"benchmark": node.benchmark, "seen": len(node.nights), "known": len(node.known)}
+            for node in nodes
         ],
     }
     click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
@@ -215,11 +215,11 @@ def _shares(past: History, platform: str, keys: set[Series]) -> tuple[list[Ceili
     for number, key in enumerate(sorted(keys, key=str), 1):
         status_line.show(f"nominal limits: series {number} of {len(keys)}")
         records += past.records(key)
-    found = find_ceilings(records, limits).ceilings
+    ceilings = find_ceilings(records, limits).ceilings
     rated = {key.benchmark for key in keys if key.metric == "flops"}
-    applications = find_applications(each for each in records if each.benchmark in rated)
+    applications = find_applications(record for record in records if record.benchmark in rated)
     status_line.show("")
-    return [ceiling for ceiling in found if ceiling.share is not None], peak_shares(applications, limits)
+    return [ceiling for ceiling in ceilings if ceiling.share is not None], peak_shares(applications, limits)
 
 
 def _share(ceiling: Ceiling) -> str:

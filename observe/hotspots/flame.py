@@ -111,8 +111,8 @@ class FlameGraph:
     @property
     def kinds(self) -> list[tuple[str, str]]:
         """(class, meaning) of the colours in it, for its legend."""
-        found = {bar.kind for bar in self.bars[1:]}
-        return [(f"k-{kind}", words) for kind, words in KINDS.items() if kind in found]
+        shown_kinds = {bar.kind for bar in self.bars[1:]}
+        return [(f"k-{kind}", words) for kind, words in KINDS.items() if kind in shown_kinds]
 
 
 def kind_of(module: str) -> Kind:
@@ -121,9 +121,9 @@ def kind_of(module: str) -> Kind:
     return next((kind for kind, pattern in _NAMES if pattern.fullmatch(name)), "program")
 
 
-def flame_graph(found: Hotspots, ident: str, title: str, text: str) -> FlameGraph:
+def flame_graph(hotspots: Hotspots, ident: str, title: str, text: str) -> FlameGraph:
     """The graph of a tree of stacks, whose parents come before their children."""
-    frames = found.frames
+    frames = hotspots.frames
     if not frames or not frames[0].samples:
         return FlameGraph(ident, title, text, ())
     total = frames[0].samples

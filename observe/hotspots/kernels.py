@@ -83,24 +83,26 @@ def kernel_of(function: str, module: str) -> tuple[str, str] | None:
 
 def kernel_shares(hotspots: Iterable[Hotspot]) -> list[KernelShare]:
     """The parts of the time in known kernels, the largest first."""
-    found: defaultdict[tuple[str, str], list[Hotspot]] = defaultdict(list)
-    for each in hotspots:
-        kernel = kernel_of(each.function, each.module)
+    by_routine: defaultdict[tuple[str, str], list[Hotspot]] = defaultdict(list)
+    for hotspot in hotspots:
+        kernel = kernel_of(hotspot.function, hotspot.module)
         if kernel is not None:
-            found[kernel].append(each)
+            by_routine[kernel].append(hotspot)
     shares = []
-    for (routine, library), of in found.items():
-        hottest = sorted(of, key=lambda each: -each.share)
-        names = tuple(dict.fromkeys(each.function for each in hottest))
-        shares.append(KernelShare(routine, library, sum(each.share for each in of), names))
-    return sorted((each for each in shares if each.share >= _WORTH), key=lambda each: -each.share)
+    for (routine, library), of in by_routine.items():
+        hottest = sorted(of, key=lambda hotspot: -hotspot.share)
+        names = tuple(dict.fromkeys(hotspot.function for hotspot in hottest))
+        shares.append(KernelShare(routine, library, sum(hotspot.share for hotspot in of), names))
+    return sorted(
+        (share for share in shares if share.share >= _WORTH), key=lambda kernel_share: -kernel_share.share
+    )
 
 
 def faster_library(share: KernelShare, rates: Sequence[KernelRate]) -> FasterLibrary | None:
     """The library that is furthest ahead of a program's own with as many threads; None where none is beyond
     both intervals, or the program's own was not measured. Transforms are not compared: their sizes differ too
     much."""
-    found = [
+    quicker = [
         FasterLibrary(own, other, other.flops.high / own.flops.low)
         for own in rates
         for other in rates
@@ -110,7 +112,7 @@ def faster_library(share: KernelShare, rates: Sequence[KernelRate]) -> FasterLib
         and other.flops.low is not None and other.flops.high is not None
         and other.flops.low > own.flops.high
     ]  # fmt: skip
-    return max(found, key=lambda each: each.factor, default=None)
+    return max(quicker, key=lambda library: library.factor, default=None)
 
 
 def kernel_lines(records: Iterable[Record], hotspots: Sequence[Hotspot]) -> list[str]:

@@ -126,13 +126,13 @@ def code_limit(launch: Iterable[Record]) -> CodeLimit | None:
 
 def hottest(launch: Iterable[Record]) -> HotLoop | None:
     """The loop with the largest share of a launch's samples that has FLOP and bytes; None without one."""
-    found: defaultdict[str, dict[str, Record]] = defaultdict(dict)
+    by_program: defaultdict[str, dict[str, Record]] = defaultdict(dict)
     for record in launch:
         if record.case == HOT_LOOP and record.value:
             part = record.params.get("part", "")
             name = f"{part} {record.metric}" if record.metric == "cycles" else record.metric
-            found[record.params.get("kind", "")][name] = record
-    loops = [_loop(function, records) for function, records in found.items()]
+            by_program[record.params.get("kind", "")][name] = record
+    loops = [_loop(function, records) for function, records in by_program.items()]
     return max((loop for loop in loops if loop is not None), key=lambda loop: loop.share, default=None)
 
 

@@ -91,9 +91,9 @@ def _sampled(table: RankTable) -> Accesses:
     page_bytes = int(table.header["page_bytes"])
     key = np.empty(len(touches), [("page", "<u8"), ("thread", "<u2")])
     key["page"], key["thread"] = touches["address"] // page_bytes, touches["thread"]
-    found, place = np.unique(key, return_inverse=True)
-    pages = np.zeros(len(found), PAGE)
-    pages["page"], pages["first"] = found["page"], np.iinfo(np.uint64).max
+    keys, place = np.unique(key, return_inverse=True)
+    pages = np.zeros(len(keys), PAGE)
+    pages["page"], pages["first"] = keys["page"], np.iinfo(np.uint64).max
     np.minimum.at(pages["first"], place, touches["time"])
     np.maximum.at(pages["last"], place, touches["time"])
     offset = touches["address"] % page_bytes
@@ -108,4 +108,4 @@ def _sampled(table: RankTable) -> Accesses:
         np.bitwise_or.at(pages[words], (place[mine], offset[mine] // 512), bits[mine])
         np.add.at(pages[lines], (place[mine], offset[mine] // 64), 1)
         np.bitwise_or.at(pages[times], place[mine], slots[mine])
-    return Accesses(pages, found["thread"].astype(np.int64), slot_ns)  # np.unique has put them in order
+    return Accesses(pages, keys["thread"].astype(np.int64), slot_ns)  # np.unique has put them in order

@@ -21,18 +21,27 @@ def memory_use(run: Run) -> Judgement:
     programs = newest(launch for launch in run.observed if _memory(launch))
     if not programs:
         return "no program whose memory was looked at (npc observe --memory)"
-    found = []
+    hints = []
     for program in programs:
         memory = _memory(program)
-        for each in memory.hints if memory else ():
-            if each.rule in _NO_FAULT:
+        for memory_hint in memory.hints if memory else ():
+            if memory_hint.rule in _NO_FAULT:
                 continue
-            most = f"; at most: {each.gain}" if each.gain else ""
-            seen = f"{program.name}: {each.rule} in {each.structure}: {each.evidence}{most}"
-            found.append(
-                hint("memory_use", seen, None, (program.raw,), do=each.do, application=program.program)
+            most = f"; at most: {memory_hint.gain}" if memory_hint.gain else ""
+            evidence = (
+                f"{program.name}: {memory_hint.rule} in {memory_hint.structure}: {memory_hint.evidence}{most}"
             )
-    return found
+            hints.append(
+                hint(
+                    "memory_use",
+                    evidence,
+                    None,
+                    (program.raw,),
+                    do=memory_hint.do,
+                    application=program.program,
+                )
+            )
+    return hints
 
 
 def _memory(launch: Observed) -> MemoryUse | None:

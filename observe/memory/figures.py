@@ -115,22 +115,24 @@ def density_map(density: Density, ident: str, title: str) -> DensityMap | None:
     columns = range(0, bins, across)
     pages = [density.pages * (min(column + across, bins) - column) for column in columns]
     held = [min(row + down, len(density.threads)) - row for row in range(0, len(density.threads), down)]
-    each = np.outer(held, pages).astype(float) * density.group  # of how many threads and pages a place is
+    share_of_cell = (
+        np.outer(held, pages).astype(float) * density.group
+    )  # of how many threads and pages a place is
     whole = {name: _merged(amounts, down, across) for name, amounts in kinds.items()}
-    means = {name: amounts / each for name, amounts in whole.items()}
+    means = {name: amounts / share_of_cell for name, amounts in whole.items()}
     scale = log_scale(np.concatenate([amounts.ravel() for amounts in means.values()]).tolist(), "")
     first = [_most_common(density.first[column : column + across]) for column in columns]
     wide = density.pages * across
     touched = tuple(_first_touches(first, threads, wide, names))
     numbers = thread_accesses(density)
-    told = " and ".join(f"{format_quantity(amounts.sum(), '', 4)} {name}" for name, amounts in kinds.items())
+    texts = " and ".join(f"{format_quantity(amounts.sum(), '', 4)} {name}" for name, amounts in kinds.items())
     return DensityMap(
         ident,
         title,
-        f"{told}. {_first_words(first, touched, names)}",
+        f"{texts}. {_first_words(first, touched, names)}",
         names,
         tuple(_tip(numbers[row * down : (row + 1) * down], name) for row, name in enumerate(names)),
-        tuple(_panel(name, whole[name], means[name], each, wide, scale) for name in whole),
+        tuple(_panel(name, whole[name], means[name], share_of_cell, wide, scale) for name in whole),
         touched,
         len(first),
         bins * density.pages,
@@ -141,14 +143,16 @@ def density_map(density: Density, ident: str, title: str) -> DensityMap | None:
 def thread_accesses(density: Density) -> list[ThreadAccesses]:
     """The rows of a density in numbers."""
     firsts = Counter(_row(density.threads, thread) for thread in density.first)
-    found = []
+    figures_of_structures = []
     for row, name in enumerate(_row_names(density, 1)):
         reads, writes = density.reads[row], density.writes[row]
         every = [a + b for a, b in zip(reads, writes, strict=True)]
         most = max(range(len(every)), key=every.__getitem__, default=0)
         busiest = (most * density.pages, (most + 1) * density.pages - 1)
-        found.append(ThreadAccesses(name, sum(reads), sum(writes), firsts[row] * density.pages, busiest))
-    return found
+        figures_of_structures.append(
+            ThreadAccesses(name, sum(reads), sum(writes), firsts[row] * density.pages, busiest)
+        )
+    return figures_of_structures
 
 
 def _kinds(density: Density) -> dict[str, Sequence[Sequence[int]]]:
@@ -181,7 +185,7 @@ def _most_common(threads: Sequence[int]) -> int:
 
 
 def _panel(
-    name: str, amounts: Amounts, means: Amounts, each: Amounts, pages: int, scale: Scale
+    name: str, amounts: Amounts, means: Amounts, per_cell: Amounts, pages: int, scale: Scale
 ) -> AccessPanel:
     sums, users = amounts.sum(axis=0), (amounts > 0).sum(axis=0).tolist()
     tips = []
@@ -189,7 +193,9 @@ def _panel(
         by = f" by {users[column]} of {len(amounts)} rows" if total else ""
         where = _pages(column * pages, (column + 1) * pages - 1)
         tips.append(f"{where}\n{format_quantity(total, '', 4)} {name}{by}")
-    return AccessPanel(name, _depths(means, scale), _depths([sums / each.sum(axis=0)], scale), tuple(tips))
+    return AccessPanel(
+        name, _depths(means, scale), _depths([sums / per_cell.sum(axis=0)], scale), tuple(tips)
+    )
 
 
 def _depths(rows: Iterable[Amounts], scale: Scale) -> Depths:
@@ -211,8 +217,8 @@ def _first_touches(
 def _first_words(first: Sequence[int], touched: Sequence[FirstTouch], names: Sequence[str]) -> str:
     """Who touched how much of it first, as far as somebody did."""
     sums: Counter[int] = Counter()
-    for each in touched:
-        sums[each.row] += each.end - each.begin
+    for touch in touched:
+        sums[touch.row] += touch.end - touch.begin
     if not sums:
         return "Who touched it first was not seen."
     row, most = sums.most_common(1)[0]
@@ -225,7 +231,7 @@ def _first_words(first: Sequence[int], touched: Sequence[FirstTouch], names: Seq
 
 def _tip(rows: Sequence[ThreadAccesses], name: str) -> str:
     reads, writes, first = (
-        sum(each) for each in zip(*((row.reads, row.writes, row.first) for row in rows), strict=True)
+        sum(amount) for amount in zip(*((row.reads, row.writes, row.first) for row in rows), strict=True)
     )
     lines = [name, f"{format_quantity(reads, '', 4)} reads, {format_quantity(writes, '', 4)} writes"]
     if reads or writes:
@@ -245,40 +251,47 @@ def _pages(begin: int, end: int) -> str:
 def structure_bars(structures: Sequence[Structure], ident: str, title: str) -> Chart:
     """Of each structure its part of all bytes, and of all accesses, reads and writes one behind the other;
     those with the longest bars. Raises ValueError where there is none."""
-    size = sum(each.bytes for each in structures) or 1
-    accesses = sum(each.reads + each.writes for each in structures) or 1
+    size = sum(structure.bytes for structure in structures) or 1
+    accesses = sum(structure.reads + structure.writes for structure in structures) or 1
 
-    def parts(each: Structure) -> tuple[float, float, float]:
-        return each.bytes / size, each.reads / accesses, each.writes / accesses
+    def parts(structure: Structure) -> tuple[float, float, float]:
+        return structure.bytes / size, structure.reads / accesses, structure.writes / accesses
 
-    def longest(each: Structure) -> float:
-        held, read, written = parts(each)
+    def longest(structure: Structure) -> float:
+        held, read, written = parts(structure)
         return max(held, read + written)
 
     if not structures:
         raise ValueError("no structures")
     first, *rest = sorted(structures, key=longest, reverse=True)[:_MOST_BARS]
     least = _LEAST_BAR * longest(first)
-    shown = [first, *(each for each in rest if max(parts(each)) > least)]
+    shown = [first, *(structure for structure in rest if max(parts(structure)) > least)]
     bars: dict[str, list[Trace]] = {"size": [], "reads": [], "writes": []}
-    for place, each in enumerate(shown):
+    for place, structure in enumerate(shown):
         y = len(shown) - place - 0.5
-        held, read, written = parts(each)
+        held, read, written = parts(structure)
         amounts = (
-            ("size", y + 0.19, 0.0, held, format_size(each.bytes), "bytes"),
-            ("reads", y - 0.19, 0.0, read, f"{format_quantity(each.reads, '', 4)} reads", "accesses"),
-            ("writes", y - 0.19, read, written, f"{format_quantity(each.writes, '', 4)} writes", "accesses"),
+            ("size", y + 0.19, 0.0, held, format_size(structure.bytes), "bytes"),
+            ("reads", y - 0.19, 0.0, read, f"{format_quantity(structure.reads, '', 4)} reads", "accesses"),
+            (
+                "writes",
+                y - 0.19,
+                read,
+                written,
+                f"{format_quantity(structure.writes, '', 4)} writes",
+                "accesses",
+            ),
         )
         for name, at, begin, share, words, of in amounts:
             if share > least:
-                tip = f"{each.name} {each.where}\n{words}, {_part(share)} of all {of}"
+                tip = f"{structure.name} {structure.where}\n{words}, {_part(share)} of all {of}"
                 line = (begin, at), (begin + share, at)
                 bars[name].append(Trace(name, _BARS[name], (line,), width=_BAR_POINTS, tip=tip))
     high = 1.03 * longest(first) or 1.0
     largest = "; ".join(
-        f"{each.name} {_part(each.bytes / size)} of the bytes, "
-        f"{_part((each.reads + each.writes) / accesses)} of the accesses"
-        for each in shown[:4]
+        f"{structure.name} {_part(structure.bytes / size)} of the bytes, "
+        f"{_part((structure.reads + structure.writes) / accesses)} of the accesses"
+        for structure in shown[:4]
     )
     return Chart(
         ident,
@@ -296,7 +309,7 @@ def _percents(high: float) -> Iterator[Tick]:
 
 
 def _names(shown: Sequence[Structure]) -> Iterator[Tick]:
-    return (Tick(len(shown) - place - 0.5, _cut(each.name)) for place, each in enumerate(shown))
+    return (Tick(len(shown) - place - 0.5, _cut(bar.name)) for place, bar in enumerate(shown))
 
 
 def _part(share: float) -> str:
@@ -320,38 +333,46 @@ class Moment(NamedTuple):
 
 def moments(intervals: Iterable[SharingInterval], structure: str = "") -> list[Moment]:
     """The intervals of a structure, or of all together."""
-    found: dict[tuple[float, float], Counter[Sharing]] = {}
-    for each in intervals:
-        if structure in ("", each.structure):
-            found.setdefault((each.begin, each.end), Counter()).update(each.sharing)
-    return [Moment(*when, dict(pages)) for when, pages in sorted(found.items())]
+    moments_by_time: dict[tuple[float, float], Counter[Sharing]] = {}
+    for interval in intervals:
+        if structure in ("", interval.structure):
+            moments_by_time.setdefault((interval.begin, interval.end), Counter()).update(interval.sharing)
+    return [Moment(*when, dict(pages)) for when, pages in sorted(moments_by_time.items())]
 
 
-def sharing_chart(found: Sequence[Moment], seconds: float, ident: str, title: str, height: int) -> Chart:
+def sharing_chart(moments: Sequence[Moment], seconds: float, ident: str, title: str, height: int) -> Chart:
     """Pages by sharing, one kind above the other, over the seconds of the run. Raises ValueError where there
     is none."""
-    if not found:
+    if not moments:
         raise ValueError("no intervals")
-    most = max(sum(each.pages.values()) for each in found)
-    floors = [0.0] * len(found)
+    most = max(sum(moment.pages.values()) for moment in moments)
+    floors = [0.0] * len(moments)
     traces = []
     for kind, colour in SHARING_COLOURS.items():
-        heights = [floor + each.pages.get(kind, 0) for floor, each in zip(floors, found, strict=True)]
+        heights = [floor + moment.pages.get(kind, 0) for floor, moment in zip(floors, moments, strict=True)]
         if heights != floors:
-            above = [(at, y) for each, y in zip(found, heights, strict=True) for at in (each.begin, each.end)]
-            below = [(at, y) for each, y in zip(found, floors, strict=True) for at in (each.begin, each.end)]
+            above = [
+                (at, y)
+                for moment, y in zip(moments, heights, strict=True)
+                for at in (moment.begin, moment.end)
+            ]
+            below = [
+                (at, y)
+                for moment, y in zip(moments, floors, strict=True)
+                for at in (moment.begin, moment.end)
+            ]
             traces.append(Trace(kind, colour, bands=((*above, *reversed(below)),), solid=True))
         floors = heights
     sums: Counter[Sharing] = Counter()
-    for each in found:
-        sums.update(each.pages)
+    for moment in moments:
+        sums.update(moment.pages)
     whole = sum(sums.values()) or 1
-    told = ", ".join(f"{_part(sums[kind] / whole)} {kind}" for kind in SHARING_COLOURS if sums[kind])
+    texts = ", ".join(f"{_part(sums[kind] / whole)} {kind}" for kind in SHARING_COLOURS if sums[kind])
     high = max(1.05 * most, 1.0)
     return Chart(
         ident,
         title,
-        f"Of the pages touched in an interval: {told}.",
+        f"Of the pages touched in an interval: {texts}.",
         Axis("seconds since the begin", 0, seconds, False, _ticks(seconds, "s", 9)),
         Axis("touched pages", 0, high, False, _ticks(high, "", height // 40)),
         tuple(traces),

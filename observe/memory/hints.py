@@ -89,16 +89,16 @@ class _WeightedHint:
 
 def hints_of(ranks: Sequence[RankMemory], mode: MemoryMode = "counting") -> tuple[MemoryHint, ...]:
     """Of all ranks: the same of several once, where it weighs most; what harms most first."""
-    found: defaultdict[tuple[str, str], list[_WeightedHint]] = defaultdict(list)
+    by_structure: defaultdict[tuple[str, str], list[_WeightedHint]] = defaultdict(list)
     for rank in ranks:
-        for each in _of_rank(rank, mode):
-            found[each.hint.rule, each.hint.structure].append(each)
-    told = []
-    for same in found.values():
-        most = max(same, key=lambda each: each.weight)
-        told.append(_WeightedHint(most.hint._replace(ranks=len(same)), most.weight))
-    told.sort(key=lambda each: (_ORDER.index(each.hint.rule), -each.weight))
-    return tuple(each.hint for each in told)
+        for weighted in _of_rank(rank, mode):
+            by_structure[weighted.hint.rule, weighted.hint.structure].append(weighted)
+    merged = []
+    for same in by_structure.values():
+        most = max(same, key=lambda weighted: weighted.weight)
+        merged.append(_WeightedHint(most.hint._replace(ranks=len(same)), most.weight))
+    merged.sort(key=lambda weighted: (_ORDER.index(weighted.hint.rule), -weighted.weight))
+    return tuple(weighted.hint for weighted in merged)
 
 
 def _of_rank(rank: RankMemory, mode: MemoryMode) -> Iterator[_WeightedHint]:
@@ -114,22 +114,22 @@ def _hint(rule: str, structure: str, evidence: str, gain: str = "") -> MemoryHin
 
 
 def _of_structures(rank: RankMemory, total: int, mode: MemoryMode) -> Iterator[tuple[MemoryHint, float]]:
-    numa = {each.structure: each for each in rank.numa}
-    for number, each in enumerate(rank.structures):
-        share = (each.reads + each.writes) / total
-        if share < _WORTH or each.kind in ("stack", "other", "small"):
+    numa = {use.structure: use for use in rank.numa}
+    for number, structure in enumerate(rank.structures):
+        share = (structure.reads + structure.writes) / total
+        if share < _WORTH or structure.kind in ("stack", "other", "small"):
             continue
-        lies = numa.get(each.name)
+        lies = numa.get(structure.name)
         heaviest = number == 0 and len(rank.structures) > 1
-        for found in (
-            _first_touch(each, lies),
-            _write_shared(each),
-            _read_only(each, lies),
-            _unused(each, mode),
-            _heaviest(each, share) if heaviest else None,
+        for weighted in (
+            _first_touch(structure, lies),
+            _write_shared(structure),
+            _read_only(structure, lies),
+            _unused(structure, mode),
+            _heaviest(structure, share) if heaviest else None,
         ):
-            if found:
-                yield found, share
+            if weighted:
+                yield weighted, share
 
 
 def _contended(rank: RankMemory, total: int, mode: MemoryMode) -> Iterator[tuple[MemoryHint, float]]:
@@ -157,27 +157,33 @@ def _contended(rank: RankMemory, total: int, mode: MemoryMode) -> Iterator[tuple
         )
 
 
-def _first_touch(each: Structure, numa: NumaUse | None) -> MemoryHint | None:
+def _first_touch(structure: Structure, numa: NumaUse | None) -> MemoryHint | None:
     """One thread touches first what many use: on several NUMA nodes all lies on that thread's."""
-    if each.threads < 2 or each.pages < _FEW_PAGES or each.first_share < _ALL_FIRST or each.density is None:
+    if (
+        structure.threads < 2
+        or structure.pages < _FEW_PAGES
+        or structure.first_share < _ALL_FIRST
+        or structure.density is None
+    ):
         return None
     if numa and numa.remote <= numa.local + _WORTH:
         return None
-    own = _part_of(each.density, each.first_thread)
+    own = _part_of(structure.density, structure.first_thread)
     if own >= _OF_THE_FIRST:
         return None
     evidence = (
-        f"thread {each.first_thread} touched {each.first_share:.0%} of its {each.pages} pages first and "
-        f"makes {own:.0%} of the accesses; {each.threads} threads use it"
+        f"thread {structure.first_thread} touched {structure.first_share:.0%} "
+        f"of its {structure.pages} pages first and "
+        f"makes {own:.0%} of the accesses; {structure.threads} threads use it"
     )
     if numa is None:
         gain = "nothing on one NUMA node; on more, accesses from other nodes become local"
-        return _hint(FIRST_TOUCH, each.name, evidence, gain)
+        return _hint(FIRST_TOUCH, structure.name, evidence, gain)
     gain = (
         f"of its accesses {numa.remote:.0%} are remote: {numa.local:.0%} where each page lies where it is "
         f"used most, {numa.interleaved:.0%} where pages are interleaved"
     )
-    return _hint(FIRST_TOUCH, each.name, evidence, gain)
+    return _hint(FIRST_TOUCH, structure.name, evidence, gain)
 
 
 def _part_of(density: Density, thread: int) -> float:
@@ -191,51 +197,57 @@ def _part_of(density: Density, thread: int) -> float:
     return sum(mine) / max(sum(rows), 1)
 
 
-def _write_shared(each: Structure) -> MemoryHint | None:
-    same = each.sharing.get("write-shared", 0)
-    pages = same + each.sharing.get("false-shared", 0)
-    if pages < _FEW_PAGES or pages < _MANY_SHARED * each.pages:
+def _write_shared(structure: Structure) -> MemoryHint | None:
+    same = structure.sharing.get("write-shared", 0)
+    pages = same + structure.sharing.get("false-shared", 0)
+    if pages < _FEW_PAGES or pages < _MANY_SHARED * structure.pages:
         return None
     evidence = (
-        f"{pages} of its {each.pages} pages were written while another thread used them ({same} of them in "
-        f"the same words); {each.threads} threads use it"
+        f"{pages} of its {structure.pages} pages were written while another thread used them "
+        f"({same} of them in "
+        f"the same words); {structure.threads} threads use it"
     )
-    return _hint(WRITE_SHARED, each.name, evidence)
+    return _hint(WRITE_SHARED, structure.name, evidence)
 
 
-def _read_only(each: Structure, numa: NumaUse | None) -> MemoryHint | None:
+def _read_only(structure: Structure, numa: NumaUse | None) -> MemoryHint | None:
     """A copy for each NUMA node makes all reads local, where hardly anything is written."""
-    pages = each.sharing.get("read-shared", 0)
-    writes = each.writes / (each.reads + each.writes)
-    if pages < _FEW_PAGES or pages < _OF_THE_FIRST * each.pages or writes > _SELDOM_WRITTEN:
+    pages = structure.sharing.get("read-shared", 0)
+    writes = structure.writes / (structure.reads + structure.writes)
+    if pages < _FEW_PAGES or pages < _OF_THE_FIRST * structure.pages or writes > _SELDOM_WRITTEN:
         return None
     if numa and numa.remote < _WORTH:
         return None
     evidence = (
-        f"{writes:.1%} of its accesses are writes, and threads read {pages} of its {each.pages} pages at the "
+        f"{writes:.1%} of its accesses are writes, "
+        f"and threads read {pages} of its {structure.pages} pages at the "
         "same time"
     )
     gain = "nothing on one NUMA node; on n nodes up to (n − 1)/n of its accesses become local"
     if numa:
         gain = f"{numa.remote:.0%} of its accesses, which are remote, become local"
-    return _hint(READ_ONLY, each.name, evidence, gain)
+    return _hint(READ_ONLY, structure.name, evidence, gain)
 
 
-def _unused(each: Structure, mode: MemoryMode) -> MemoryHint | None:
+def _unused(structure: Structure, mode: MemoryMode) -> MemoryHint | None:
     """Sampled, most words are never seen."""
-    if mode == "sampling" or each.pages < _FEW_PAGES or not each.lines:
+    if mode == "sampling" or structure.pages < _FEW_PAGES or not structure.lines:
         return None
-    used = each.words / each.lines
+    used = structure.words / structure.lines
     if used > _USED_WORDS:
         return None
-    evidence = f"of the 8 words of each of its {each.lines} cache lines in use {used:.2g} are ever touched"
+    evidence = (
+        f"of the 8 words of each of its {structure.lines} cache lines in use {used:.2g} are ever touched"
+    )
     gain = f"{_WORDS_OF_A_LINE / used:.2g} times less of it through caches and memory"
-    return _hint(UNUSED, each.name, evidence, gain)
+    return _hint(UNUSED, structure.name, evidence, gain)
 
 
-def _heaviest(each: Structure, share: float) -> MemoryHint | None:
+def _heaviest(structure: Structure, share: float) -> MemoryHint | None:
     if share < _HEAVY:
         return None
-    reads = each.reads / (each.reads + each.writes)
-    evidence = f"{share:.0%} of all accesses, {reads:.0%} of them reads, by {plural(each.threads, 'thread')}"
-    return _hint(HEAVIEST, each.name, evidence)
+    reads = structure.reads / (structure.reads + structure.writes)
+    evidence = (
+        f"{share:.0%} of all accesses, {reads:.0%} of them reads, by {plural(structure.threads, 'thread')}"
+    )
+    return _hint(HEAVIEST, structure.name, evidence)

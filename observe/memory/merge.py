@@ -35,35 +35,37 @@ def read_memory(folder: Path, damaged: list[str]) -> MemoryUse | None:
 
 def merge(files: Sequence[RankFile]) -> MemoryUse:
     """All ranks'. Those without a table are noted."""
-    told = [(each, each.memory) for each in files if each.memory is not None]
-    reasons = sorted({each.status for each in files if each.memory is None})
-    if not told:
+    ranks_with_memory = [(file, file.memory) for file in files if file.memory is not None]
+    reasons = sorted({file.status for file in files if file.memory is None})
+    if not ranks_with_memory:
         return MemoryUse(status=f"unavailable: {'; '.join(reasons)}", ranks_seen=len(files))
-    memories = [memory for _, memory in told]
-    first = told[0][0]
-    if not any(each.reads + each.writes for each in memories):
-        longest = max(each.seconds for each in memories)
+    memories = [memory for _, memory in ranks_with_memory]
+    first = ranks_with_memory[0][0]
+    if not any(one.reads + one.writes for one in memories):
+        longest = max(one.seconds for one in memories)
         reason = f"no access was seen in {longest:.3g} s ({first.source}){_LONGER.get(first.mode, '')}"
         return MemoryUse(status=f"unavailable: {reason}", mode=first.mode, ranks_seen=len(files))
-    kept = _in_detail(memories)
-    left = [each for each in memories if each.rank not in {kept_one.rank for kept_one in kept}]
-    missing = f"{len(files) - len(told)} of {len(files)} ranks left nothing: {'; '.join(reasons)}"
+    detailed = _in_detail(memories)
+    left = [one for one in memories if one.rank not in {kept_one.rank for kept_one in detailed}]
+    missing = (
+        f"{len(files) - len(ranks_with_memory)} of {len(files)} ranks left nothing: {'; '.join(reasons)}"
+    )
     notes: defaultdict[str, list[int]] = defaultdict(list)
-    for each in memories:
-        for note in each.notes:
-            notes[note].append(each.rank)
-    found = MemoryUse(
+    for one in memories:
+        for note in one.notes:
+            notes[note].append(one.rank)
+    use = MemoryUse(
         status=OK,
         mode=first.mode,
         source=first.source,
         page_bytes=first.page_bytes,
         ranks_seen=len(files),
-        ranks=tuple(kept),
+        ranks=tuple(detailed),
         rest=_summed(left),
         hints=hints_of(memories, first.mode),
-        notes=(*([missing] if len(told) < len(files) else []), *_of_ranks(notes, len(files))),
+        notes=(*([missing] if len(ranks_with_memory) < len(files) else []), *_of_ranks(notes, len(files))),
     )
-    return _small_enough(found)
+    return _small_enough(use)
 
 
 def _of_ranks(notes: Mapping[str, Sequence[int]], ranks: int) -> Iterator[str]:
@@ -76,19 +78,22 @@ def _of_ranks(notes: Mapping[str, Sequence[int]], ranks: int) -> Iterator[str]:
 def _in_detail(ranks: Sequence[RankMemory]) -> list[RankMemory]:
     """In the order of their numbers."""
     if len(ranks) <= _MOST_RANKS:
-        return sorted(ranks, key=lambda each: each.rank)
-    by_accesses = sorted(ranks, key=lambda each: (-(each.reads + each.writes), each.rank))
-    by_sharing = sorted(ranks, key=lambda each: (-_shared_pages(each), each.rank))
-    kept = {each.rank: each for each in by_accesses[: _MOST_RANKS // 2]}
-    for each in by_sharing:
-        if len(kept) < _MOST_RANKS:
-            kept[each.rank] = each
-    return [kept[rank] for rank in sorted(kept)]
+        return sorted(ranks, key=lambda one: one.rank)
+    by_accesses = sorted(ranks, key=lambda one: (-(one.reads + one.writes), one.rank))
+    by_sharing = sorted(ranks, key=lambda one: (-_shared_pages(one), one.rank))
+    detailed = {by_access.rank: by_access for by_access in by_accesses[: _MOST_RANKS // 2]}
+    for one in by_sharing:
+        if len(detailed) < _MOST_RANKS:
+            detailed[one.rank] = one
+    return [detailed[rank] for rank in sorted(detailed)]
 
 
 def _shared_pages(rank: RankMemory) -> int:
     return sum(
-        number for each in rank.structures for kind, number in each.sharing.items() if kind != "private"
+        number
+        for structure in rank.structures
+        for kind, number in structure.sharing.items()
+        if kind != "private"
     )
 
 
@@ -96,59 +101,59 @@ def _summed(ranks: Iterable[RankMemory]) -> tuple[Structure, ...]:
     """Structures of the same name and place as one: sums, and the most threads of a rank."""
     same: defaultdict[tuple[str, str], list[Structure]] = defaultdict(list)
     for rank in ranks:
-        for each in rank.structures:
-            same[each.name, each.where].append(each)
+        for structure in rank.structures:
+            same[structure.name, structure.where].append(structure)
     summed = []
     for parts in same.values():
         sharing: defaultdict[Sharing, int] = defaultdict(int)
-        for each in parts:
-            for kind, number in each.sharing.items():
+        for part in parts:
+            for kind, number in part.sharing.items():
                 sharing[kind] += number
-        pages = sum(each.pages for each in parts)
+        pages = sum(part.pages for part in parts)
         summed.append(
             parts[0]._replace(
-                bytes=sum(each.bytes for each in parts),
-                allocations=sum(each.allocations for each in parts),
-                reads=sum(each.reads for each in parts),
-                writes=sum(each.writes for each in parts),
+                bytes=sum(part.bytes for part in parts),
+                allocations=sum(part.allocations for part in parts),
+                reads=sum(part.reads for part in parts),
+                writes=sum(part.writes for part in parts),
                 pages=pages,
                 sharing=dict(sharing),
-                threads=max(each.threads for each in parts),
-                first_share=sum(each.first_share * each.pages for each in parts) / pages if pages else 0.0,
+                threads=max(part.threads for part in parts),
+                first_share=sum(part.first_share * part.pages for part in parts) / pages if pages else 0.0,
                 density=None,
-                lines=sum(each.lines for each in parts),
-                words=sum(each.words for each in parts),
+                lines=sum(part.lines for part in parts),
+                words=sum(part.words for part in parts),
             )
         )
-    summed.sort(key=lambda each: -(each.reads + each.writes))
+    summed.sort(key=lambda one: -(one.reads + one.writes))
     return tuple(summed[:_MOST_REST])
 
 
-def _small_enough(found: MemoryUse) -> MemoryUse:
+def _small_enough(use: MemoryUse) -> MemoryUse:
     """With pictures as coarse as it takes."""
     for _ in range(16):
-        if len(msgspec.json.encode(found)) <= _LARGEST:
-            return found
-        found = replace(
-            found,
+        if len(msgspec.json.encode(use)) <= _LARGEST:
+            return use
+        use = replace(
+            use,
             ranks=tuple(
-                replace(rank, structures=tuple(_coarser(each) for each in rank.structures))
-                for rank in found.ranks
+                replace(rank, structures=tuple(_coarser(structure) for structure in rank.structures))
+                for rank in use.ranks
             ),
         )
-    return found
+    return use
 
 
-def _coarser(each: Structure) -> Structure:
+def _coarser(structure: Structure) -> Structure:
     """Half as many bins, and half as many rows where these are more."""
-    density = each.density
+    density = structure.density
     if density is None:
-        return each
+        return structure
     columns = len(density.first)
     if len(density.threads) > columns:
-        return each._replace(density=_half_as_many_rows(density))
+        return structure._replace(density=_half_as_many_rows(density))
     if columns < 2:
-        return each._replace(density=None)
+        return structure._replace(density=None)
 
     def joined(rows: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(sum(row[place : place + 2]) for place in range(0, columns, 2)) for row in rows)
@@ -157,7 +162,7 @@ def _coarser(each: Structure) -> Structure:
         next((one for one in density.first[place : place + 2] if one >= 0), -1)
         for place in range(0, columns, 2)
     )
-    return each._replace(
+    return structure._replace(
         density=density._replace(
             pages=density.pages * 2, reads=joined(density.reads), writes=joined(density.writes), first=first
         )

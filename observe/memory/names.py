@@ -108,17 +108,17 @@ def layout(table: RankTable, touched: Entries) -> Layout:
     """touched: pages that were, in order; globals that lie in no such page are left out."""
     regions = list(_regions(table.maps))
     modules = _modules(regions)
-    found: list[tuple[NamedStructure, Entries, bool]] = []  # with its extents, and whether it is small
-    found += _allocated(table.objects, modules)
-    found += _variables(modules, touched)
-    found += _stacks(table.threads)
-    found += _regions_left(regions)
-    structures = _unique([each for each, _, _ in found])
+    named: list[tuple[NamedStructure, Entries, bool]] = []  # with its extents, and whether it is small
+    named += _allocated(table.objects, modules)
+    named += _variables(modules, touched)
+    named += _stacks(table.threads)
+    named += _regions_left(regions)
+    structures = _unique([structure for structure, _, _ in named])
     extents = np.concatenate(
-        [np.empty(0, EXTENT), *(_extents(number, *each) for number, each in enumerate(found))]
+        [np.empty(0, EXTENT), *(_extents(number, *fields) for number, fields in enumerate(named))]
     )
     extents = extents[np.argsort(extents["begin"], kind="stable")]
-    return Layout(structures, extents, {number for number, each in enumerate(found) if each[2]})
+    return Layout(structures, extents, {number for number, fields in enumerate(named) if fields[2]})
 
 
 def _extents(number: int, structure: NamedStructure, spans: Entries, _small: bool) -> Entries:
@@ -133,18 +133,22 @@ def _unique(structures: Sequence[NamedStructure]) -> list[NamedStructure]:
     as what it points to), the others go with their places."""
     numbers: Counter[str] = Counter()
     named = []
-    for each in structures:
-        if not each.name:
-            kind = "mmap" if each.kind == "mapped" else "malloc"
+    for structure in structures:
+        if not structure.name:
+            kind = "mmap" if structure.kind == "mapped" else "malloc"
             numbers[kind] += 1
-            each = each._replace(name=f"{kind}#{numbers[kind]}")
-        named.append(each)
+            structure = structure._replace(name=f"{kind}#{numbers[kind]}")
+        named.append(structure)
     taken: Counter[str] = Counter()
     for number in sorted(range(len(named)), key=lambda number: -named[number].bytes):
-        each = named[number]
-        name = f"{each.name}@{each.where}" if each.name in taken and each.where else each.name
+        structure = named[number]
+        name = (
+            f"{structure.name}@{structure.where}"
+            if structure.name in taken and structure.where
+            else structure.name
+        )
         taken[name] += 1
-        named[number] = each._replace(name=name if taken[name] == 1 else f"{name}#{taken[name]}")
+        named[number] = structure._replace(name=name if taken[name] == 1 else f"{name}#{taken[name]}")
     return named
 
 
@@ -154,17 +158,17 @@ def _unique(structures: Sequence[NamedStructure]) -> list[NamedStructure]:
 def _regions(maps: str) -> Iterator[_Region]:
     """Of /proc/PID/maps (proc_pid_maps(5))."""
     for line in maps.splitlines():
-        found = re.match(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ \d+ *(.*)", line)
-        if found:
-            yield _Region(int(found[1], 16), int(found[2], 16), int(found[3], 16), found[4])
+        match = re.match(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ \d+ *(.*)", line)
+        if match:
+            yield _Region(int(match[1], 16), int(match[2], 16), int(match[3], 16), match[4])
 
 
 def pages_of_table(maps: str) -> list[range]:
     """Where the table itself was: what Valgrind sees of it is not the program's."""
     return [
-        range(each.begin // PAGE_BYTES, each.end // PAGE_BYTES)
-        for each in _regions(maps)
-        if each.path.startswith("/memfd:npc-memory")
+        range(region.begin // PAGE_BYTES, region.end // PAGE_BYTES)
+        for region in _regions(maps)
+        if region.path.startswith("/memfd:npc-memory")
     ]
 
 
@@ -172,16 +176,17 @@ def _modules(regions: Sequence[_Region]) -> list[Module]:
     modules = []
     for path, mapped in groupby(
         sorted(
-            (each for each in regions if each.path.startswith("/")), key=lambda each: (each.path, each.begin)
+            (region for region in regions if region.path.startswith("/")),
+            key=lambda region: (region.path, region.begin),
         ),
-        key=lambda each: each.path,
+        key=lambda region: region.path,
     ):
         parts = list(mapped)
         elf = elf_file(path)
         first = parts[0]
         bias = first.begin - (elf.address(first.offset) if elf else first.offset)
         modules.append(Module(path, first.begin, parts[-1].end, bias, elf))
-    return sorted(modules, key=lambda each: each.begin)
+    return sorted(modules, key=lambda module: module.begin)
 
 
 @lru_cache(maxsize=1024)
@@ -194,7 +199,7 @@ def elf_file(path: str) -> ElfFile | None:
 
 
 def _module_of(modules: Sequence[Module], address: int) -> Module | None:
-    return next((each for each in modules if each.begin <= address < each.end), None)
+    return next((module for module in modules if module.begin <= address < module.end), None)
 
 
 # --- variables ---------------------------------------------------------------------------------------------
@@ -205,19 +210,21 @@ def _variables(modules: Iterable[Module], touched: Entries) -> Iterator[tuple[Na
         if module.elf is None:
             continue
         try:
-            known = [each for each in module.elf.symbols if each.kind == VARIABLE and each.size]
+            known = [
+                variable for variable in module.elf.symbols if variable.kind == VARIABLE and variable.size
+            ]
         except ValueError:  # a damaged file has no names
             continue
         if not known:
             continue
-        begins = np.array([each.address + module.bias for each in known], np.uint64)
-        ends = begins + np.array([each.size for each in known], np.uint64)
+        begins = np.array([variable.address + module.bias for variable in known], np.uint64)
+        ends = begins + np.array([variable.size for variable in known], np.uint64)
         places = np.searchsorted(touched, begins // PAGE_BYTES)
         last = np.searchsorted(touched, (ends - np.uint64(1)) // PAGE_BYTES, "right")
         by_address: dict[int, Symbol] = {}
         for number in np.flatnonzero(places < last):
             by_address.setdefault(known[number].address, known[number])  # other names for the same come later
-        plain = demangled([each.name for each in by_address.values()])
+        plain = demangled([variable.name for variable in by_address.values()])
         for symbol in by_address.values():
             own = not module.path.startswith(_SYSTEM)  # reading types takes time
             element = module.elf.element(symbol.address) if own else None
@@ -236,17 +243,17 @@ def _variable(name: str) -> str:
     """As the source has it: ``counts.0`` is a static variable in a function of C, ``__mesh_MOD_x`` one of a
     Fortran module, ``x_`` a common block, and libraries give versions to names (``environ@@GLIBC_2.2.5``)."""
     name = name.partition("@")[0]
-    if found := re.fullmatch(r"__(\w+)_MOD_(\w+)", name):
-        return f"{found[1]}::{found[2]}"
+    if match := re.fullmatch(r"__(\w+)_MOD_(\w+)", name):
+        return f"{match[1]}::{match[2]}"
     name = re.sub(r"\.\d+$", "", name)
     return name[:-1] if re.fullmatch(r"[a-z]\w*_", name) else name
 
 
 def _stacks(threads: Entries) -> Iterator[tuple[NamedStructure, Entries, bool]]:
-    for each in threads:
-        low, high = int(each["stack_low"]), int(each["stack_high"])
+    for thread in threads:
+        low, high = int(thread["stack_low"]), int(thread["stack_high"])
         if low < high:
-            name = f"stack of thread {int(each['number'])}"
+            name = f"stack of thread {int(thread['number'])}"
             yield (
                 NamedStructure(name, "stack", "", high - low, 1),
                 np.array([[low, high]], np.uint64),
@@ -257,9 +264,15 @@ def _stacks(threads: Entries) -> Iterator[tuple[NamedStructure, Entries, bool]]:
 def _regions_left(regions: Sequence[_Region]) -> Iterator[tuple[NamedStructure, Entries, bool]]:
     """By their files: what has no symbol, or came from an allocation that nobody saw."""
     spans: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for each in regions:
-        name = "heap" if each.path == "[heap]" else each.path.strip("[]") if each.path.startswith("[") else ""
-        spans[name or Path(each.path).name or "anonymous memory"].append((each.begin, each.end))
+    for region in regions:
+        name = (
+            "heap"
+            if region.path == "[heap]"
+            else region.path.strip("[]")
+            if region.path.startswith("[")
+            else ""
+        )
+        spans[name or Path(region.path).name or "anonymous memory"].append((region.begin, region.end))
     for name, parts in spans.items():
         size = sum(end - begin for begin, end in parts)
         kind = "rest of " if name != "anonymous memory" else ""
@@ -288,7 +301,7 @@ def _allocated(objects: Entries, modules: Sequence[Module]) -> Iterator[tuple[Na
     born = np.full(len(unique), np.iinfo(np.int64).max)
     np.minimum.at(born, place, objects["born"].astype(np.int64))
     for (kind, where), numbers in sorted(
-        members.items(), key=lambda each: min(born[number] for number in each[1])
+        members.items(), key=lambda item: min(born[number] for number in item[1])
     ):
         mine = objects[np.isin(place, numbers)]
         structure = NamedStructure(
@@ -356,11 +369,11 @@ def _frame(
     unnamed: tuple[tuple[str, ...], str, int] | None = None
     for address, line in _lines(callers, lines, modules):
         names, is_wrapper = names_at(line)
-        found = (names, f"{Path(line.file).name}:{line.number}", address)
+        source_name = (names, f"{Path(line.file).name}:{line.number}", address)
         if names and not is_wrapper:
-            return found
+            return source_name
         if unnamed is None or is_wrapper:
-            unnamed = ((), *found[1:])
+            unnamed = ((), *source_name[1:])
         if not is_wrapper:
             break
     return unnamed or ((), _offset(callers, modules), next(iter(callers), 0))
@@ -382,9 +395,11 @@ def _lines(
 
 def _offset(callers: Sequence[int], modules: Sequence[Module]) -> str:
     """``app+0x1234`` of the innermost caller in the program, else in a library; else its address."""
-    found = [(module, each) for each in callers if each and (module := _module_of(modules, each))]
-    own = [each for each in found if ".so" not in Path(each[0].path).name]
-    for module, address in own or found:
+    callers_in_modules = [
+        (module, caller) for caller in callers if caller and (module := _module_of(modules, caller))
+    ]
+    own = [place for place in callers_in_modules if ".so" not in Path(place[0].path).name]
+    for module, address in own or callers_in_modules:
         return f"{Path(module.path).name}+{address - module.bias:#x}"
     return f"{callers[0]:#x}" if callers and callers[0] else ""
 
@@ -399,13 +414,13 @@ def names_at(line: SourceLine) -> tuple[tuple[str, ...], bool]:
         return _fortran_names(lines, line.number), False
     statement = _statement(lines, line.number)
     names: list[str] = []
-    if found := _MEMBERS.search(statement):
-        names = [each.strip().partition("(")[0].partition("{")[0] for each in split_outside(found[1])]
+    if match := _MEMBERS.search(statement):
+        names = [word.strip().partition("(")[0].partition("{")[0] for word in split_outside(match[1])]
         return tuple(names), False
     for part in _without_headers(statement).split(";"):
         for pattern in (_POINTED, _ASSIGNED, _GROWS, _CONSTRUCTED):
-            if found := pattern.search(part):
-                names.append(re.sub(r"^this->", "", found[1]))
+            if match := pattern.search(part):
+                names.append(re.sub(r"^this->", "", match[1]))
                 break
     behind = "\n".join(lines[line.number : line.number + _WRAPPER_LINES])
     function = re.split(r"^}", behind, maxsplit=1, flags=re.M)[0]
@@ -427,12 +442,12 @@ def _statement(lines: Sequence[str], number: int) -> str:
 def _without_headers(text: str) -> str:
     """Without what stands in parentheses behind for, if and the like, but where it allocates."""
     place = 0
-    while found := _HEADER.search(text, place):
-        inside = ",".join(split_outside(text[found.end() :]))
+    while match := _HEADER.search(text, place):
+        inside = ",".join(split_outside(text[match.end() :]))
         if "alloc" in inside:
-            place = found.end()
+            place = match.end()
         else:
-            text = text[: found.start()] + text[found.end() + len(inside) + 1 :]
+            text = text[: match.start()] + text[match.end() + len(inside) + 1 :]
     return text
 
 
@@ -446,15 +461,15 @@ def _fortran_names(lines: Sequence[str], number: int) -> tuple[str, ...]:
         if not text.rstrip().endswith("&"):
             break
         text = text.rstrip()[:-1] + line.partition("!")[0].strip().removeprefix("&")
-    if found := _ALLOCATE.search(text):
-        items = [each.rpartition("::")[2].strip() for each in split_outside(found[1])]
+    if match := _ALLOCATE.search(text):
+        items = [word.rpartition("::")[2].strip() for word in split_outside(match[1])]
         return tuple(
-            each.partition("(")[0].strip()
-            for each in items
-            if "(" in each and "=" not in each.partition("(")[0]
+            item.partition("(")[0].strip()
+            for item in items
+            if "(" in item and "=" not in item.partition("(")[0]
         )
-    found = _ASSIGNED.search(text)
-    return (found[1],) if found else ()
+    match = _ASSIGNED.search(text)
+    return (match[1],) if match else ()
 
 
 def split_outside(text: str) -> list[str]:

@@ -18,20 +18,20 @@ _NODES: Final = Path("/sys/devices/system/node")
 
 def node_of_cpus(system: Path = _NODES) -> dict[int, int]:
     """CPU → NUMA node, of this machine; empty where it does not tell."""
-    found = {}
+    nodes = {}
     for node in sorted(sysfs.parse_cpus(sysfs.text(system / "online") or "")):
         for cpu in sysfs.parse_cpus(sysfs.text(system / f"node{node}/cpulist") or ""):
-            found[cpu] = node
-    return found
+            nodes[cpu] = node
+    return nodes
 
 
 def cpu_of_threads(threads: Entries, touches: Entries) -> dict[int, int]:
     """Thread → where it was seen most, as far as its accesses tell (sampling), else where it last was."""
-    found = {int(each["number"]): int(each["cpu"]) for each in threads}
+    cpu_of_thread = {int(row["number"]): int(row["cpu"]) for row in threads}
     for thread in np.unique(touches["thread"]):
         cpus, times = np.unique(touches["cpu"][touches["thread"] == thread], return_counts=True)
-        found[int(thread)] = int(cpus[times.argmax()])
-    return found
+        cpu_of_thread[int(thread)] = int(cpus[times.argmax()])
+    return cpu_of_thread
 
 
 def numa_uses(
@@ -67,7 +67,7 @@ def numa_uses(
     known &= near >= 0
     lies_on = lies["node"][at].astype(np.int64)
     amount = pieces.reads + pieces.writes
-    found = []
+    uses = []
     for structure, name in names.items():
         mine = np.flatnonzero((pieces.structure == structure) & known)
         total = int(amount[mine].sum())
@@ -76,10 +76,10 @@ def numa_uses(
         remote = int(amount[mine][lies_on[mine] != near[mine]].sum())
         first = np.unique(pieces.page[mine], return_index=True)[1]
         homes, count = np.unique(lies_on[mine][first], return_counts=True)
-        spread = {int(node): int(each) for node, each in zip(homes, count, strict=True)}
+        spread = {int(node): int(pages) for node, pages in zip(homes, count, strict=True)}
         best = sum(_most_by_page(pieces, mine, near, amount))
-        found.append(NumaUse(name, spread, remote / total, 1 - 1 / number, 1 - best / total))
-    return found, "" if found else "of no page that was used it is known where it lies"
+        uses.append(NumaUse(name, spread, remote / total, 1 - 1 / number, 1 - best / total))
+    return uses, "" if uses else "of no page that was used it is known where it lies"
 
 
 def _most_by_page(pieces: ThreadPieces, mine: Entries, near: Entries, amount: Entries) -> Iterator[int]:

@@ -25,5 +25,5 @@ def readings(document: dict[str, Any]) -> Iterator[Reading]:
         yield Reading(OBSERVED, "events", None, None, memory.status, params)
         return
     for kind in ("reads", "writes"):
-        number = sum(getattr(each, kind) for each in (*memory.ranks, *memory.rest))
+        number = sum(getattr(part, kind) for part in (*memory.ranks, *memory.rest))
         yield Reading(OBSERVED, "events", number, None, OK, params | {"kind": kind})

@@ -88,7 +88,7 @@ def shared_pages(pieces: ThreadPieces) -> SharingGroups:
 def counted(classes: Classes) -> dict[Sharing, int]:
     """Pages by sharing; only what there is."""
     number = np.bincount(classes, minlength=len(SHARINGS))
-    return {name: int(each) for name, each in zip(SHARINGS, number, strict=True) if each}
+    return {name: int(pages) for name, pages in zip(SHARINGS, number, strict=True) if pages}
 
 
 def intervals(
@@ -99,17 +99,17 @@ def intervals(
     slots = pieces.read_slots | pieces.written_slots
     group = np.repeat(np.arange(len(shared.starts)), np.diff([*shared.starts, len(slots)]))
     last = SLOTS - _leading_zeros(int(np.bitwise_or.reduce(slots, initial=np.uint64(0))))
-    each = -(-last // _INTERVALS) if last else 1
+    width = -(-last // _INTERVALS) if last else 1
     structure = pieces.structure[shared.starts]
-    for begin in range(0, last, each):
-        mask = np.uint64(((1 << each) - 1) << begin & (1 << SLOTS) - 1)
+    for begin in range(0, last, width):
+        mask = np.uint64(((1 << width) - 1) << begin & (1 << SLOTS) - 1)
         here = (slots & mask) != 0
         threads = np.bincount(group[here], minlength=len(structure))
         wrote = np.bincount(group[here & ((pieces.written_slots & mask) != 0)], minlength=len(structure)) > 0
         classes = np.where(
             (threads < 2) | (shared.classes == PRIVATE), PRIVATE, np.where(wrote, shared.classes, READ_SHARED)
         )
-        ends = min((begin + each) * slot_ns / 1e9, end_s) if end_s else (begin + each) * slot_ns / 1e9
+        ends = min((begin + width) * slot_ns / 1e9, end_s) if end_s else (begin + width) * slot_ns / 1e9
         for number, name in names.items():
             mine = classes[(structure == number) & (threads > 0)]
             if len(mine):
@@ -165,15 +165,15 @@ def without_false_sharing(
 
 
 def told_lines(
-    found: Sequence[ContendedLine],
+    lines: Sequence[ContendedLine],
     accesses: Accesses,
     pieces: ThreadPieces,
     structures: Sequence[NamedStructure],
     extents: Entries,
 ) -> list[SharedLine]:
     """The first of them with their structures. extents: of the layout."""
-    owners = _owners(pieces, {int(entry) for line in found[:_MOST_LINES] for entry in line.entries})
-    return [_told(line, accesses, owners, structures, extents) for line in found[:_MOST_LINES]]
+    owners = _owners(pieces, {int(entry) for line in lines[:_MOST_LINES] for entry in line.entries})
+    return [_told(line, accesses, owners, structures, extents) for line in lines[:_MOST_LINES]]
 
 
 def _lines(accesses: Accesses, entries: Integers, sampled: bool) -> Iterator[ContendedLine]:
@@ -206,15 +206,17 @@ def _lines_of(accesses: Accesses, entries: Integers, least: int) -> Iterator[Con
     for number, line in np.argwhere((members > 1) & (writers > 0)):
         here = np.arange(starts[number], ends[number])
         here = here[takes_part[here, line]]
-        words = [int(often[each, line] or used[each, line]) for each in here]
-        written = [int(wrote[each, line]) & mine for each, mine in zip(here, words, strict=True)]
+        words = [int(often[slot, line] or used[slot, line]) for slot in here]
+        written = [int(wrote[slot, line]) & mine for slot, mine in zip(here, words, strict=True)]
         once = twice = 0
         for mine in words:
             twice |= once & mine
             once |= mine
         if not any(written):
             continue
-        kind: Sharing = "write-shared" if any(each & twice for each in written) else "false-shared"
+        kind: Sharing = (
+            "write-shared" if any(words_written & twice for words_written in written) else "false-shared"
+        )
         address = int(pages["page"][here[0]]) * PAGE_BYTES + int(line) * LINE_BYTES
         yield ContendedLine(
             address, entries[here], tuple(words), tuple(written), int(both[here, line].sum()), kind
@@ -223,13 +225,13 @@ def _lines_of(accesses: Accesses, entries: Integers, least: int) -> Iterator[Con
 
 def _owners(pieces: ThreadPieces, wanted: set[int]) -> dict[tuple[int, int], int]:
     """(entry, line of the page) → structure."""
-    found: dict[tuple[int, int], int] = {}
+    rows: dict[tuple[int, int], int] = {}
     for place in np.flatnonzero(np.isin(pieces.entry, list(wanted))):
         lines = int(pieces.lines[place])
         for line in range(PAGE_BYTES // LINE_BYTES):
             if lines >> line & 1:
-                found.setdefault((int(pieces.entry[place]), line), int(pieces.structure[place]))
-    return found
+                rows.setdefault((int(pieces.entry[place]), line), int(pieces.structure[place]))
+    return rows
 
 
 def _told(
@@ -240,8 +242,8 @@ def _told(
     extents: Entries,
 ) -> SharedLine:
     row = line.address % PAGE_BYTES // LINE_BYTES
-    found = [owners.get((int(entry), row), len(structures) - 1) for entry in line.entries]
-    number = max(set(found), key=found.count)
+    numbers = [owners.get((int(entry), row), len(structures) - 1) for entry in line.entries]
+    number = max(set(numbers), key=numbers.count)
     structure = structures[number]
     mine = extents[extents["structure"] == number]
     mine = mine[(mine["begin"] < line.address + LINE_BYTES) & (mine["end"] > line.address)]

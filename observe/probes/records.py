@@ -90,13 +90,13 @@ class Events(NamedTuple):
     def of(cls, rows: Sequence[NodeRow]) -> Events:
         """The sums over some rows."""
         durations: Counter[int] = Counter()
-        for each in rows:
-            durations.update(each.row.durations)
-        known = [each.row.bytes for each in rows if each.row.bytes is not None]
+        for row in rows:
+            durations.update(row.row.durations)
+        known = [row.row.bytes for row in rows if row.row.bytes is not None]
         return cls(
-            sum(each.row.events for each in rows),
-            sum(each.row.timed or 0 for each in rows),
-            sum(each.seconds for each in rows),
+            sum(row.row.events for row in rows),
+            sum(row.row.timed or 0 for row in rows),
+            sum(row.seconds for row in rows),
             sum(known) if known else None,
             durations,
         )

@@ -117,9 +117,9 @@ def choose(advice: Advice, name: str) -> tuple[AdviceRule, Hint]:
             raise LookupError(f"there is no hint {name}: npc advise lists {len(advice.hints)}")
         return advice.hints[int(name) - 1]
     known = [*advice.hints, *((rule, hint) for rule, hint, _ in advice.remembered)]
-    found = next(((rule, hint) for rule, hint in known if rule.name == name), None)
-    if found:
-        return found
+    chosen = next(((rule, hint) for rule, hint in known if rule.name == name), None)
+    if chosen:
+        return chosen
     if name in advice.lacking:
         raise CannotTry(f"rule {name} had nothing to judge ({advice.lacking[name]}): there is nothing to try")
     if name in advice.silent:
@@ -201,8 +201,8 @@ def _of_library(trial: TrialChange, library: str) -> TrialChange:
         family = next((family for prefix, family in _FAMILIES.items() if name.startswith(prefix)), None)
         return bool(known) and family is not None and family not in known
 
-    kept = {name: value for name, value in trial.set.items() if not other(name)}
-    return replace(trial, set=kept)
+    variables = {name: value for name, value in trial.set.items() if not other(name)}
+    return replace(trial, set=variables)
 
 
 def _variables(recorded: Mapping[str, str], launch: Launch) -> dict[str, str]:
@@ -239,9 +239,9 @@ def with_change(
         # Open MPI hands its own variables to the ranks by itself, others when it is told to: mpirun(1), -x.
         foreign = [name for name in trial.set if not name.startswith(("OMPI_", "PRTE_", "PMIX_"))]
         words[starter + 1 : starter + 1] = [word for name in foreign for word in ("-x", name)]
-    kept = {name: value for name, value in variables.items() if name not in trial.clear}
+    settings = {name: value for name, value in variables.items() if name not in trial.clear}
     unset = [name for name in trial.clear if name in os.environ]
-    return _with_variables(words, {**kept, **trial.set}, unset)
+    return _with_variables(words, {**settings, **trial.set}, unset)
 
 
 def _with_variables(
@@ -259,7 +259,7 @@ def _uses(name: str, words: Sequence[str]) -> bool:
 
 def _cut(words: list[str], names: set[str]) -> list[str]:
     """A command line without what sets some variables in it, also by an MPI's own option."""
-    kept: list[str] = []
+    kept_words: list[str] = []
     while words:
         following = words[1] if len(words) > 1 else ""
         named = f"OMPI_MCA_{following}" if words[0] in ("--mca", "-mca") else following
@@ -270,8 +270,8 @@ def _cut(words: list[str], names: set[str]) -> list[str]:
         elif "=" in words[0] and words[0].partition("=")[0] in names:
             del words[0]
         else:
-            kept.append(words.pop(0))
-    return kept
+            kept_words.append(words.pop(0))
+    return kept_words
 
 
 def _replaced(words: list[str], old: Sequence[str], new: Sequence[str]) -> list[str]:
@@ -326,7 +326,7 @@ def compared(records: Sequence[Record], folder: Path) -> list[ComparedSeries]:
         if TRIED in record.params:
             sides[record.params[TRIED] != NOT_CHANGED].append(record)
     before, after = (
-        {each for record in some for each in identity(record.params).items()} for some in sides.values()
+        {item for record in some for item in identity(record.params).items()} for some in sides.values()
     )
     changed = sorted({name for name, _ in before ^ after})
     # One run holds both, in turns: what runs differ in is no part of the ratio.
@@ -376,8 +376,8 @@ def answer(pairs: Sequence[ComparedSeries], trial: TrialChange) -> TrialAnswer:
         )
 
     about = tuple(filter(concerned, pairs))
-    said = {pair.verdict for pair in about}
-    known = [word for word in ("better", "worse", "different") if word in said]
+    verdicts = {pair.verdict for pair in about}
+    known = [word for word in ("better", "worse", "different") if word in verdicts]
     if not known:
-        known = [NO_DIFFERENCE if "same" in said else "not comparable"]
+        known = [NO_DIFFERENCE if "same" in verdicts else "not comparable"]
     return TrialAnswer(" and ".join(known), about, tuple(pair for pair in pairs if not concerned(pair)))

@@ -12,6 +12,7 @@ import select
 import signal
 import struct
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -84,14 +85,41 @@ class SignalWitness:
 def wait_for_end(process: int) -> None:
     """Wait until a child has ended, which it stays to be waited for. Whenever it stops, so does this process:
     a shell or launcher sees what it would have seen."""
-    while True:
-        change = os.waitid(os.P_PID, process, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
-        if change is None or change.si_code not in (os.CLD_STOPPED, os.CLD_TRAPPED):
-            return
-        # only this event: the child may have been continued, or have ended, in the meantime
-        stopped = os.waitid(os.P_PID, process, os.WSTOPPED | os.WNOHANG)
-        if stopped is not None:
-            _stop_like(process, stopped.si_status)
+    with _any_signal() as arrived:
+        while True:
+            change = os.waitid(os.P_PID, process, os.WEXITED | os.WSTOPPED | os.WNOWAIT | os.WNOHANG)
+            if change is None:
+                select.select([arrived], [], [])
+                with contextlib.suppress(BlockingIOError):
+                    os.read(arrived, 4096)
+                continue
+            if change.si_code not in (os.CLD_STOPPED, os.CLD_TRAPPED):
+                return
+            # only this event: the child may have been continued, or have ended, in the meantime
+            stopped = os.waitid(os.P_PID, process, os.WSTOPPED | os.WNOHANG)
+            if stopped is not None:
+                _stop_like(process, stopped.si_status)
+
+
+@contextlib.contextmanager
+def _any_signal() -> Iterator[int]:
+    """A descriptor that can be read once a signal has come, SIGCHLD among them.
+
+    A signal that comes just before a call that waits is noted by Python and handled when that call returns,
+    which may be never: the child waits for that signal. What is noted in a pipe ends the wait.
+    """
+    reading, writing = os.pipe()
+    for descriptor in (reading, writing):
+        os.set_blocking(descriptor, False)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    child_changed = signal.signal(signal.SIGCHLD, lambda *_: None)
+    try:
+        yield reading
+    finally:
+        signal.signal(signal.SIGCHLD, child_changed or signal.SIG_DFL)
+        signal.set_wakeup_fd(before)
+        os.close(reading)
+        os.close(writing)
 
 
 def _stop_like(process: int, number: int) -> None:

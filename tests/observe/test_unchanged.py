@@ -203,6 +203,14 @@ def test_a_signal_that_ends_the_program_leaves_the_observation(
 
 
 @pytest.mark.slow
+def test_a_signal_just_before_the_wait_is_passed_on() -> None:
+    """Three at once on two CPUs, so that they are interrupted anywhere: of 2000 signals one was lost."""
+    words = [sys.executable, ROOT / "tests/observe/programs/sent_at_any_moment.py", "5000"]
+    waiting = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate(timeout=240)[0] for process in waiting] == ["0\n"] * 3
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "end", ["exit 0", "exit 3", "exit 137", "kill -KILL $$", "kill -SEGV $$", "kill -PIPE $$"]
 )

@@ -55,7 +55,7 @@ def test_a_function_called_millions_of_times_stops_its_probe_at_once(tmp_path: P
     assert node.status == "stopped"
     assert re.fullmatch(
         r"after \S+ s: (at least )?[\d,]+ events a second of \S+ µs each in rank 0; it would have cost "
-        r"(at least )?[\d,]+ % of the run time, and 2 % are allowed \(--overhead\)",
+        r"(at least )?[\d.,]+ % of the run time, and 2 % are allowed \(--overhead\)",
         node.reason,
     )
     # each costs some microseconds: these are some tenths of a second of all that it ran

@@ -48,7 +48,7 @@ class OutputCopy:
         self._path = path
         self._terminal = terminal
         self._name = name
-        self._kept: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         self._kept_bytes = 0
         self._stop_reading, self._stop_writing = os.pipe()
         self._thread = threading.Thread(target=self._copy, daemon=True)
@@ -108,12 +108,12 @@ class OutputCopy:
                 self._show(block)
 
     def _keep(self, block: bytes) -> None:
-        if self._kept is None:
+        if self._file is None:
             return
         rest = memoryview(block)
         try:
             while rest:
-                written = os.write(self._kept, rest)
+                written = os.write(self._file, rest)
                 self._kept_bytes += written
                 rest = rest[written:]
         except OSError as error:
@@ -123,21 +123,21 @@ class OutputCopy:
         """Close the file: nothing more is kept."""
         for end in (self._stop_reading, self._stop_writing):
             os.close(end)
-        if self._kept is not None:
-            output, self._kept = self._kept, None
+        if self._file is not None:
+            output, self._file = self._file, None
             try:
                 os.close(output)
             except OSError as error:  # a network's file system may say only now that it is full
                 self._cut(error)
 
     def _cut(self, error: OSError) -> None:
-        if self._kept is not None:
+        if self._file is not None:
             with contextlib.suppress(OSError):
                 if error.errno in (errno.ENOSPC, errno.EDQUOT):
                     self._kept_bytes = max(0, self._kept_bytes - _ROOM_BYTES)
-                    os.ftruncate(self._kept, self._kept_bytes)
-                os.close(self._kept)
-            self._kept = None
+                    os.ftruncate(self._file, self._kept_bytes)
+                os.close(self._file)
+            self._file = None
         reason = f"{self._name} is kept up to byte {self._kept_bytes} only: {self._path}: {error.strerror}"
         self.notes.append(reason)
         say(f"{reason}; the program runs on")
@@ -147,7 +147,7 @@ class OutputCopy:
             self._pass_on(block)
         except OSError as error:
             self._terminal = None
-            where = f"; {self._path} has it" if self._kept is not None else ""
+            where = f"; {self._path} has it" if self._file is not None else ""
             say(f"the program's {self._name} is no longer passed on: {error.strerror}{where}")
 
     def _pass_on(self, block: bytes) -> None:

@@ -47,13 +47,13 @@ class SignalWitness:
             finally:
                 os._exit(0)
         os.close(writing)
-        self._seen: dict[int, float] = {}
+        self._came_to_witness: dict[int, float] = {}
 
     def pass_on(self, process: int) -> None:
         """From now on, what reaches this process alone goes to `process` as well."""
 
         def relay(number: int, _frame: FrameType | None) -> None:
-            if not self._has_seen(number):
+            if not self._came_to_all(number):
                 with contextlib.suppress(OSError):
                     os.kill(process, number)
 
@@ -66,11 +66,11 @@ class SignalWitness:
         os.waitpid(self._process, 0)
         os.close(self._reading)
 
-    def _has_seen(self, number: int) -> bool:
+    def _came_to_all(self, number: int) -> bool:
         deadline = time.monotonic() + _TOGETHER_S
         while True:
             self._read()
-            if time.monotonic() - self._seen.pop(number, -_FORGOTTEN_S) < _FORGOTTEN_S:
+            if time.monotonic() - self._came_to_witness.pop(number, -_FORGOTTEN_S) < _FORGOTTEN_S:
                 return True
             if (left := deadline - time.monotonic()) <= 0:
                 return False
@@ -79,7 +79,7 @@ class SignalWitness:
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
             for number, moment in _SEEN.iter_unpack(os.read(self._reading, 256 * _SEEN.size)):
-                self._seen[number] = moment
+                self._came_to_witness[number] = moment
 
 
 def wait_for_end(process: int) -> None:

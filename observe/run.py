@@ -172,10 +172,10 @@ def append_report(pattern: str, began: float, path: Path) -> None:
         return
     newest = max(candidates, key=lambda file: file.stat().st_mtime)
     with open(path, "ab", opener=no_link) as output:
-        output.write(_told(newest) if newest.suffix == DARSHAN else read_bytes(newest))
+        output.write(_darshan_text(newest) if newest.suffix == DARSHAN else read_bytes(newest))
 
 
-def _told(log: Path) -> bytes:
+def _darshan_text(log: Path) -> bytes:
     """Darshan's log as its own parser tells it; nothing, and why, where that cannot."""
     try:
         done = subprocess.run(["darshan-parser", log], stdout=subprocess.PIPE, check=True)

@@ -51,7 +51,7 @@ def text(
     rows = [HEADER, *map(row, pairs)]
     parts = ["\n".join(columns(rows, right={1, 2, 3, 4}))] if pairs else []
     trial_answer = answer(pairs, experiment.trial)
-    lines = said(trial_answer, experiment.hint.of, experiment.hint.gain)
+    lines = answer_lines(trial_answer, experiment.hint.of, experiment.hint.gain)
     if other := _other_mpi(experiment, folder):
         lines.append(f"The hint was measured with another MPI: {experiment.library}; this with {other}.")
     failed = [record for record in records if not record.ok]
@@ -100,7 +100,7 @@ def keep(experiment: Experiment, folder: Path, pairs: Sequence[ComparedSeries]) 
     )
 
 
-def said(answer: TrialAnswer, of: str, gain: float | None) -> list[str]:
+def answer_lines(answer: TrialAnswer, of: str, gain: float | None) -> list[str]:
     """What became of what the hint is about (`of`), beside what it promised (`gain` times as fast at most);
     and what became of other sizes."""
     promised = f"; the hint says at most {gain:.3g} times as fast" if gain else ""
@@ -220,5 +220,5 @@ def read_tried(run: Run) -> TriedHints | None:
         document.change,
         pairs,
         trial_answer,
-        said(trial_answer, document.hint.of, document.hint.gain),
+        answer_lines(trial_answer, document.hint.of, document.hint.gain),
     )

@@ -60,7 +60,7 @@ def variants(family: str, available: set[str], flags: set[str], every: bool) -> 
     return [kernel for kernel in [*wide, family] if kernel in available]
 
 
-def asked(kernel: str, family: str, every: bool) -> dict[str, str]:
+def params_of(kernel: str, family: str, every: bool) -> dict[str, str]:
     """The variant as a param where every one is measured: it tells their series apart."""
     return {"variant": kernel.removeprefix(family).strip("_") or "scalar"} if every else {}
 
@@ -207,7 +207,7 @@ def emit_kernels(
     for family, precision in (("peakflops", "double"), ("peakflops_sp", "single")):
         for kernel in variants(family, available, flags, every):
             words = (kernel, domain, PEAK_SET * threads, threads, peak_iterations[precision])
-            emit(options.prefix, *words, "auto", {"precision": precision, **asked(kernel, family, every)})
+            emit(options.prefix, *words, "auto", {"precision": precision, **params_of(kernel, family, every)})
     for level, size in levels.items():
         iterations = max(10, int(VOLUME.get(level, VOLUME["L3"]) * threads / size))
         families = [*BANDWIDTH_KERNELS]
@@ -218,7 +218,7 @@ def emit_kernels(
             for kernel in variants(family, available, flags, every):
                 if kernel in available:
                     words = (kernel, domain, size, threads, iterations)
-                    of = {"level": level, "precision": "double", **asked(kernel, family, every)}
+                    of = {"level": level, "precision": "double", **params_of(kernel, family, every)}
                     emit(options.prefix, *words, runs, of)
     for group in filter(None, options.groups.split(",")):
         kernel = widest("triad", available, flags)

@@ -118,10 +118,10 @@ def faster_library(share: KernelShare, rates: Sequence[KernelRate]) -> FasterLib
 def kernel_lines(records: Iterable[Record], hotspots: Sequence[Hotspot]) -> list[str]:
     """What there is to say of each kernel among a program's hotspots, a paragraph each."""
     rates = kernel_rates(records)
-    return [" ".join(_said(share, rates)) for share in kernel_shares(hotspots)]
+    return [" ".join(_kernel_line(share, rates)) for share in kernel_shares(hotspots)]
 
 
-def _said(share: KernelShare, rates: Sequence[KernelRate]) -> Iterator[str]:
+def _kernel_line(share: KernelShare, rates: Sequence[KernelRate]) -> Iterator[str]:
     what = "transforms" if share.routine == "fft" else share.routine
     by = f" by {share.library}" if share.library else ", by a library that no name tells"
     names = ", ".join(share.functions[:3]) + (", …" if len(share.functions) > 3 else "")

@@ -60,12 +60,12 @@ class HotspotRecorder(Companion):
         self._problem = ""
         self._counters = ""
         self._data = -1
-        self._said = -1
+        self._messages = -1
 
     @property
     def files(self) -> tuple[int, ...]:
         """Descriptors that `end` needs."""
-        return tuple(descriptor for descriptor in (self._data, self._said) if descriptor >= 0)
+        return tuple(descriptor for descriptor in (self._data, self._messages) if descriptor >= 0)
 
     def begin(self, process: int) -> None:
         """Start perf on a process, its threads and its children, and wait until it samples."""
@@ -76,7 +76,7 @@ class HotspotRecorder(Companion):
         if self._problem:
             return
         try:
-            self._data, self._said = _file_without_name(), _file_without_name()
+            self._data, self._messages = _file_without_name(), _file_without_name()
             self._attach(process)
         except (OSError, subprocess.SubprocessError) as error:
             self._problem = f"perf: {error}"
@@ -131,8 +131,8 @@ class HotspotRecorder(Companion):
             perf = subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,
-                stdout=self._said,
-                stderr=self._said,
+                stdout=self._messages,
+                stderr=self._messages,
                 env=_environment(),
                 # with the other ends as well, so that they do not close before it: perf 6.1 gives up then
                 pass_fds=(self._data, told_to, tell, answered, answer),
@@ -206,7 +206,7 @@ class HotspotRecorder(Companion):
             words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._messages,
             text=True,
             errors="replace",
             env=_environment(),
@@ -227,17 +227,17 @@ class HotspotRecorder(Companion):
             last_words = self._last_words()
             # "Was the 'perf record' command properly terminated?"
             raise OSError(KILLED if "properly terminated" in last_words else f"perf script: {last_words}")
-        if "size limit" in self._everything_said():
+        if "size limit" in self._all_messages():
             yield (
                 f"recording stopped at {_LARGEST[self._call_graph]}B of samples, before the end: "
                 "a lower --rate has room for more"
             )
 
-    def _everything_said(self) -> str:
-        return os.pread(self._said, 65536, 0).decode(errors="replace")
+    def _all_messages(self) -> str:
+        return os.pread(self._messages, 65536, 0).decode(errors="replace")
 
     def _last_words(self) -> str:
-        return last_line(self._everything_said())
+        return last_line(self._all_messages())
 
 
 def is_counted(event: str, told_by_stat: str) -> bool:

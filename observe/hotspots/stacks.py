@@ -80,7 +80,7 @@ class Stacks:
         self.lost = 0
         self._numbers: dict[tuple[str, str], int] = {}
         self._mapped: defaultdict[int, dict[str, list[tuple[int, int, int]]]] = defaultdict(dict)
-        self._seen: defaultdict[int, dict[str, Code]] = defaultdict(dict)
+        self._code_by_process: defaultdict[int, dict[str, Code]] = defaultdict(dict)
         self._files: dict[str, ElfFile | None] = {}
 
     @property
@@ -125,7 +125,9 @@ class Stacks:
             process, path = int(mapped[1]), mapped[5].strip()
             start, length, offset = (int(mapped[group], 16) for group in (2, 3, 4))
             self._mapped[process].setdefault(path, []).append((start, start + length, offset))
-            self._seen.pop(process, None)  # a program may have been started in the place of another
+            self._code_by_process.pop(
+                process, None
+            )  # a program may have been started in the place of another
         elif lost := _LOST.search(line):
             self.lost += int(lost[1])
 
@@ -156,7 +158,7 @@ class Stacks:
     def _codes(self, process: int, frames: list[str]) -> list[Code]:
         """Leaf first. Functions that the compiler has put into another have its module; of addresses where no
         code lies one is kept, and none at the outer end, where they only show that the walk went wrong."""
-        mapping = self._seen[process]
+        mapping = self._code_by_process[process]
         codes: list[Code] = []
         for line in reversed(frames):  # outermost first: what holds an inlined function is known before it
             code = mapping.get(line)

@@ -173,7 +173,7 @@ def told_lines(
 ) -> list[SharedLine]:
     """The first of them with their structures. extents: of the layout."""
     owners = _owners(pieces, {int(entry) for line in lines[:_MOST_LINES] for entry in line.entries})
-    return [_told(line, accesses, owners, structures, extents) for line in lines[:_MOST_LINES]]
+    return [_shared_line(line, accesses, owners, structures, extents) for line in lines[:_MOST_LINES]]
 
 
 def _lines(accesses: Accesses, entries: Integers, sampled: bool) -> Iterator[ContendedLine]:
@@ -234,7 +234,7 @@ def _owners(pieces: ThreadPieces, wanted: set[int]) -> dict[tuple[int, int], int
     return rows
 
 
-def _told(
+def _shared_line(
     line: ContendedLine,
     accesses: Accesses,
     owners: Mapping[tuple[int, int], int],

@@ -75,7 +75,9 @@ def algorithms_of(profiles: Sequence[RankProfile], flows: Iterable[RankFlow]) ->
         return Algorithms(reasons={**reasons, **{collective.operation: solved for collective in collectives}})
     explained, calls = solved
     ran = tuple(
-        one for collective, made in zip(collectives, calls, strict=True) for one in _told(collective, made)
+        one
+        for collective, made in zip(collectives, calls, strict=True)
+        for one in _algorithms_that_ran(collective, made)
     )
     return Algorithms(ran=ran, explained=explained / sent.total(), reasons=reasons)
 
@@ -164,8 +166,8 @@ def _solved(
     made = np.array(
         [[float(column.collective == number) for column in columns] for number in range(len(collectives))]
     )
-    calls = np.array([each.calls for each in collectives], dtype=float)
-    several = np.array([each.operation in in_pieces for each in collectives])
+    calls = np.array([collective.calls for collective in collectives], dtype=float)
+    several = np.array([collective.operation in in_pieces for collective in collectives])
     weights = np.array([float(column.messages.total()) for column in columns])
     upper = np.vstack([limits, -made[several]])
     bounds = np.concatenate([np.array(list(rows.values()), dtype=float), -calls[several]])
@@ -243,7 +245,9 @@ def _limits(
     return rows
 
 
-def _told(collective: _Collective, made: Mapping[str, tuple[float, float]]) -> Iterator[CollectiveAlgorithm]:
+def _algorithms_that_ran(
+    collective: _Collective, made: Mapping[str, tuple[float, float]]
+) -> Iterator[CollectiveAlgorithm]:
     """The algorithms that ran, each with its calls and sizes as far as they are certain."""
     possible = {name: times for name, times in made.items() if times[1] > _WHOLE}
     names = tuple(possible)

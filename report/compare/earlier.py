@@ -52,7 +52,7 @@ class EarlierRuns:
         own = [{run.begun for run in self._given if run.name in side.records} for side in (a, b)]
         latest = max(map(max, filter(None, own)), default="")
         by_platform: dict[str, dict[str, Sequence[Record]]] = {}
-        for run in self._found:
+        for run in self._runs:
             if run.begun < latest and run.begun not in own[0] | own[1]:
                 by_platform.setdefault(run.platform, {})[run.name] = run.records
         return {
@@ -61,7 +61,7 @@ class EarlierRuns:
         }
 
     @cached_property
-    def _found(self) -> list[_EarlierRun]:
+    def _runs(self) -> list[_EarlierRun]:
         """Every run once, the oldest first."""
         platforms = {run.platform for run in self._given}
         runs = [*self._beside(), *(run for platform in platforms for run in self._nights(platform))]

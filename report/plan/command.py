@@ -134,7 +134,7 @@ def _machine(name: str, nodes: int | None) -> Machine:
         nodes=nodes or (1 if one_machine else 2),
         one_machine=one_machine,
         missing=frozenset(missing),
-        seen=steps_seen(workplace() / "runs", named),
+        earlier_steps=steps_seen(workplace() / "runs", named),
         rdma=rdma,
         queue=os.environ.get("NPC_QUEUE") or default_of(folder, "queue"),
         account=os.environ.get("NPC_ACCOUNT") or default_of(folder, "account"),
@@ -156,7 +156,7 @@ def _document(plan: Plan) -> dict[str, Any]:
 
     document = asdict(plan)
     document["machine"]["missing"] = sorted(plan.machine.missing)
-    document["machine"]["seen"] = {name: earlier.run for name, earlier in plan.machine.seen.items()}
+    document["machine"]["seen"] = {name: earlier.run for name, earlier in plan.machine.earlier_steps.items()}
     for step, row in zip(plan.steps, document["steps"], strict=True):
         row["sizes"] = dict(step.sizes)
         row["nodes"], row["all_nodes"] = max(step.nodes), list(step.nodes)

@@ -82,7 +82,7 @@ class Machine:
     #: Last-level cache a core, in `npc.catalogue.row.CACHE_A_CORE`; 1 where it is not known.
     caches: float = 1.0
     #: Steps as an earlier run had them, by name.
-    seen: Mapping[str, EarlierStep] = field(default_factory=dict)
+    earlier_steps: Mapping[str, EarlierStep] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +226,7 @@ def steps_of(tags: Collection[str], machine: Machine) -> list[Step]:
     steps = [step.on(machine.nodes, machine.caches) for step in catalogue.steps(tags)]
     return [
         replace(step, seconds=earlier.seconds, needed=earlier.needed)
-        if (earlier := machine.seen.get(step.name)) and step.nodes[-1] <= 2
+        if (earlier := machine.earlier_steps.get(step.name)) and step.nodes[-1] <= 2
         else step
         for step in steps
     ]
@@ -341,7 +341,7 @@ def _general_notes(machine: Machine, samples: int, steps: Sequence[Step], links:
     if machine.one_machine and links:
         notes.append("One machine: network tests go over loopback or shared memory, and measure no link.")
     if known := sorted(step.name for step in steps if step.needed):
-        runs = sorted({machine.seen[name].run for name in known})
+        runs = sorted({machine.earlier_steps[name].run for name in known})
         notes.append(f"As long, and as often, as in the runs {', '.join(runs)}: {', '.join(known)}.")
     lacking = sorted({c for step in steps for c in step.commands if c in machine.missing})
     sites = {step.commands[0]: step.site for step in catalogue.steps() if step.site}

@@ -168,7 +168,7 @@ def test_durations_are_those_of_the_platforms_last_run(tmp_path: Path) -> None:
         write_launches(work / "launches", *launches, tool="likwid")
     earlier = steps_seen(tmp_path, "localhost")
     assert earlier == {"likwid": EarlierStep(3.0, (6, 14), "000001")}
-    plan = make_plan("slow", dataclasses.replace(HERE, seen=earlier), 7200, COMMANDS)
+    plan = make_plan("slow", dataclasses.replace(HERE, earlier_steps=earlier), 7200, COMMANDS)
     (step,) = [step for step in plan.steps if step.name == "likwid"]
     assert step.duration(20) == step.jobs * JOB_S + 20 * 3.0
     assert step.duration(10) == step.jobs * JOB_S + 16 * 3.0

@@ -277,8 +277,7 @@ _HEADERS: Final = 1024
 class _Switch(NamedTuple):
     """A switch of protocols at the wrong size."""
 
-    #: The evidence.
-    seen: str
+    evidence: str
     #: The sizes that it concerns.
     words: str
     #: How many times as fast these are at most with the other protocol.
@@ -300,19 +299,19 @@ def _switch(fitted: Any, piece: int) -> _Switch | None:
     here, there = a2 + b2 * above, a1 + b1 * above
     if b1 > 0 and there > 0 and here / there > least:
         end = min(last, _FAR * above, last if crossing is None else crossing)
-        evidence = _seen("behind", below, above, here, there, "smaller", "low")
+        evidence = _evidence("behind", below, above, here, there, "smaller", "low")
         words = f"{format_size(above)} to {format_size(end)}"
         return _Switch(evidence, words, here / there, (above, int(end)), int(end) + _HEADERS)
     here, there = a1 + b1 * below, a2 + b2 * below
     if b2 > 0 and there > 0 and here / there > least:
         start = max(1, below // _FAR, crossing or 1)
-        evidence = _seen("before", below, above, here, there, "larger", "high")
+        evidence = _evidence("before", below, above, here, there, "larger", "high")
         words = f"{format_size(start)} to {format_size(below)}"
         return _Switch(evidence, words, here / there, (int(start), below), int(start))
     return None
 
 
-def _seen(side: str, below: int, above: int, here: float, there: float, others: str, limit: str) -> str:
+def _evidence(side: str, below: int, above: int, here: float, there: float, others: str, limit: str) -> str:
     return (
         f"{side} the switch at {format_size(below)} … {format_size(above)} a message takes "
         f"{format_quantity(here, 's', 3)}, where the protocol of {others} ones would take "

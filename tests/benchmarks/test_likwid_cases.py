@@ -229,9 +229,9 @@ def test_all_variants_are_those_that_the_cpu_executes() -> None:
 
 
 def test_a_variant_is_a_setting_where_every_one_is_asked_for() -> None:
-    assert cases.asked("peakflops_sp_avx_fma", "peakflops_sp", every=True) == {"variant": "avx_fma"}
-    assert cases.asked("copy_mem", "copy_mem", every=True) == {"variant": "scalar"}
-    assert cases.asked("load_avx512", "load", every=False) == {}
+    assert cases.params_of("peakflops_sp_avx_fma", "peakflops_sp", every=True) == {"variant": "avx_fma"}
+    assert cases.params_of("copy_mem", "copy_mem", every=True) == {"variant": "scalar"}
+    assert cases.params_of("load_avx512", "load", every=False) == {}
 
 
 @pytest.mark.slow

@@ -82,6 +82,7 @@ def costs() -> dict[str, float]:
 def _measured() -> Mapping[str, float]:
     seconds: dict[str, float] = {}
     with CostProgram() as maker, tempfile.TemporaryDirectory(prefix="npc-") as folder:
+        maker.make(_TRIALS[0].event, 1)  # once it answers, its libraries are there
         libc = _LIBC.search(Path(f"/proc/{maker.pid}/maps").read_text())
         if libc is None:
             raise NoCost("no C library to measure a uprobe in")

@@ -15,6 +15,7 @@ loads it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -112,7 +113,7 @@ class RunPlan:
     observers: Sequence[RunObserver] = field(default_factory=tuple)
 
 
-class RunObserver:
+class RunObserver(ABC):
     """Observes one run of a program; a subclass for each part that an observation may have."""
 
     #: What it is called in notes and where it says what watching took, as it is registered.
@@ -139,12 +140,12 @@ class RunObserver:
     budget: float | None = None
 
     @classmethod
+    @abstractmethod
     def requested(cls, values: Mapping[str, Any], request: ObservationRequest) -> RunObserver | None:
         """The observer that the values of its options ask for, by their names in Python; None: they do not.
 
         Raises ValueError for values that do not go together. It builds and starts nothing.
         """
-        raise NotImplementedError
 
     def prepare(self) -> bool:
         """Build and measure what it needs; False where it cannot observe: it has said why.
@@ -157,17 +158,17 @@ class RunObserver:
         """What is put before the program in the command."""
         return ()
 
+    @abstractmethod
     def companion(self, ranks: Path) -> CompanionOptions:
         """What watches each rank, in the folder of the ranks' files. Raises OSError."""
-        raise NotImplementedError
 
     def clear(self, ranks: Path) -> None:
         """Remove what only the run needed of that folder."""
         return
 
+    @abstractmethod
     def read(self, left: RanksLeft) -> ObservedPart:
         """What the ranks left, read and judged. What is damaged becomes a note."""
-        raise NotImplementedError
 
     def save(self, content: Any, stem: Path) -> None:
         """Write files of its own, ``STEM.*``, beside the observation. Raises OSError."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from npc.observe.mpi.observer import part_of
+from npc.observe.mpi.observer import MpiObserver, part_of
 from npc.observe.mpi.profile import (
     WHOLE,
     Arrival,
@@ -23,7 +23,7 @@ from npc.observe.mpi.profile import (
     Peer,
     RankProfile,
 )
-from npc.observe.observer import ObservedPart, RanksLeft, RunObserver
+from npc.observe.observer import ObservedPart, RanksLeft
 
 WORLD: Final = "world"
 #: Whom others wait for: these for the root; of those the root for all. In all others everybody for all.
@@ -31,11 +31,8 @@ _FROM_ROOT: Final = ("MPI_Bcast", "MPI_Scatter", "MPI_Scatterv")
 _TO_ROOT: Final = ("MPI_Reduce", "MPI_Gather", "MPI_Gatherv")
 
 
-class MadeProfiles(RunObserver):
-    """Reads these profiles where `npc.observe.mpi.observer` reads the ranks' files."""
-
-    name = "mpi"
-    key = "profile"
+class MadeProfiles(MpiObserver):
+    """Reads these profiles where its base reads the ranks' files."""
 
     def __init__(self, profiles: Sequence[RankProfile]) -> None:
         self.profiles = profiles

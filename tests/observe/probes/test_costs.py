@@ -64,7 +64,8 @@ def test_a_cache_that_cannot_be_written_says_so(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.measures
 def test_the_cost_of_a_call_is_what_a_program_loses_by_it(cache: Path, tmp_path: Path) -> None:
     seconds = costs()
-    assert 0 < seconds["syscall"] < seconds["entry"] < seconds["function"] < 1e-3
+    # each is right to a third or so: an entry costs little less than an entry and a return
+    assert 0 < seconds["syscall"] < seconds["entry"] < 1.3 * seconds["function"] < 1e-3
     assert 0 < seconds["apparent"] < seconds["function"]
     (kept_one,) = cache.glob("*/probes.json")
     changed = kept_one.stat().st_mtime_ns

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 #: The status of a reading and of a record whose value may be used; every other says why not.
 OK: Final = "ok"
+#: The param that says what to know of a good number. It is a circumstance: no series differs by it.
+NOTE: Final = "note"
 #: Characters that a text from elsewhere may have at most: no name, version or reason is that long.
 LONGEST: Final = 2000
 #: What would move a terminal's cursor, end a row or turn its direction → what is seen instead.
@@ -58,3 +60,9 @@ def failed(
     words = " ".join(reason.split())[:200]
     status = words if words.startswith("unavailable: ") else f"failed: {words}"
     return Reading(case, metric, None, size, status, params or {})
+
+
+def with_note(reading: Reading, note: str) -> Reading:
+    """The reading with a note behind those it has; the value stays as good as it was."""
+    notes = [reading.params[NOTE]] if NOTE in reading.params else []
+    return replace(reading, params={**reading.params, NOTE: "; ".join([*notes, note])})

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from npc.records.overhead import OVERHEAD
+from npc.records.reading import NOTE
 from npc.records.record import Record
 from npc.records.units import parse_size
 
@@ -79,10 +80,10 @@ _QUALIFIERS: Final = frozenset((
 #: the share of the time that a probe was ``attached``; the type of the ``filesystem`` that files
 #: lay on, its share that was ``filled``, what ``others`` moved there, and the bytes of all files of a node,
 #: ``file_size``; of noise its ``period``, what ``ran`` meanwhile, the ``interrupts``, and the
-#: hypervisor's share, ``steal``.
+#: hypervisor's share, ``steal``; a ``note`` on a good number.
 #: Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
-    *_PLACEMENT, CACHED, DISTURBED, ENERGY_SOURCE, MOVED, "algorithm", "attached", "attempt", "blas",
+    *_PLACEMENT, CACHED, DISTURBED, ENERGY_SOURCE, MOVED, NOTE, "algorithm", "attached", "attempt", "blas",
     "cores", "cpus", "ecc", "file_size", "filesystem", "filled", "gpu_model", GPU_PROCESSES, "held_down_by",
     "highest_clock", "hosts", "huge_pages", "interrupts", "kernel", "kernels", "largest_size", "line", "loop",
     "lost", "model", "mpi_library", "node", "official", "others", "path", "period", "ran", "share", "steal",

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from npc.records.reading import Reading, with_note
 from npc.records.record import Record, replace
 from npc.records.series import Series, circumstances, identity, neutral_case, qualifiers, role, test_name
 from tests.captured import outputs, read
@@ -73,6 +74,12 @@ def test_params_are_told_apart() -> None:
     assert qualifiers(params) == {"statistic": "p99"}
     assert circumstances(replace(RECORD, params=params)) == {"thread_cpus": "0-1"}
     assert [role(name) for name in params] == ["setting", "qualifier", "circumstance"]
+
+
+def test_a_note_makes_no_other_series() -> None:
+    reading = with_note(with_note(Reading("tcp", "bandwidth", 1e9, params={"streams": "4"}), "one"), "two")
+    assert (dict(reading.params), reading.status) == ({"streams": "4", "note": "one; two"}, "ok")
+    assert identity(reading.params) == {"streams": "4"}
 
 
 @pytest.mark.parametrize(

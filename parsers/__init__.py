@@ -6,10 +6,12 @@ A module ``parsers/NAME.py``, or one that is registered as ``npc.parsers`` (`npc
 says that it failed. What it does not recognise it passes over; truncated or foreign text yields fewer
 readings, never a wrong one. `argv` is the tool's command line, for what the text does not say.
 
-Two rules make that hold everywhere:
+Three rules make that hold everywhere:
 
 - A line with a number that has lost its line end is no line (`npc.parsers.text.lines`): half of a number is a
   number too.
+- What launchers, logs, mail and forums put around the lines is gone before a parser sees the text; the lines
+  of each label of a rank or host are a text of their own (`npc.parsers.text.pasted`).
 - A test that began and shows no result has failed: it gives a reading without a value and the reason.
 
 The text is the tool's stdout; with stderr behind it, most parsers name the reason of a failure as well.
@@ -21,9 +23,11 @@ import functools
 import importlib
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias, cast
 
 from npc.parsers.text.lines import complete_lines
+from npc.parsers.text.pasted import texts_of
 from npc.records.reading import Reading
 from npc.registration import module_names
 
@@ -52,11 +56,24 @@ def load(name: str) -> Parser:
 
 
 def parse(name: str, text: str, argv: Sequence[str] = ()) -> list[Reading]:
-    """All readings of `text`. A first line ``#@ cmd: COMMAND`` gives the command line if `argv` does not."""
+    """All readings of `text`, of several labels with {"label": …}. A first line ``#@ cmd: COMMAND`` gives the
+    command line if `argv` does not."""
     if text.startswith(_COMMAND_HEADER):
         first, _, text = text.partition("\n")
         argv = argv or split_command(first.removeprefix(_COMMAND_HEADER))
-    return list(load(name)(text, argv))
+    parser, texts = load(name), texts_of(text)
+    of_label = {label: list(parser(own, argv)) for label, own in texts.items()}
+    if len(of_label) == 1:
+        return next(iter(of_label.values()))
+    measured = [label for label, readings in of_label.items() if any(r.value is not None for r in readings)]
+    if not measured:  # a rank's reason, once
+        reasons = {str(reading): reading for readings in of_label.values() for reading in readings}
+        return list(reasons.values())
+    # a rank without a result has failed if its text says so; that the command was to print one says nothing
+    told = [label for label in of_label if label in measured or next(parser(texts[label], ()), None)]
+    if len(told) == 1:
+        return of_label[told[0]]
+    return [replace(r, params={**r.params, "label": label}) for label in told for r in of_label[label]]
 
 
 def split_command(command: str) -> list[str]:

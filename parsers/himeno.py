@@ -26,7 +26,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from npc.parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines
+from npc.parsers.text.lines import DECIMAL_6, SCIENTIFIC, WHOLE, complete_lines
 from npc.parsers.text.options import option, words_after
 from npc.records.reading import OK, Reading, failed
 
@@ -43,7 +43,7 @@ _PROCESSES: Final = re.compile(
 _REHEARSAL: Final = re.compile(rf"\n *MFLOPS: *({_FLOAT}) +time\(s\): *({_FLOAT})[ \n]+({_FLOAT}) *(?=\n)")
 _RESULT: Final = re.compile(
     rf"\n(?: *cpu *: *(?P<cpu>{_FLOAT}) sec\.[^\n]*\n)? *Loop executed for *(?P<loops>{WHOLE}) +times *"
-    rf"\n *Gosa *: *(?P<gosa>{_FLOAT}) *\n *MFLOPS(?: measured)? *: *(?P<rate>{_FLOAT})"
+    rf"\n *Gosa *: *(?P<gosa>{_FLOAT}) *\n *MFLOPS(?: measured)? *: *(?P<rate>{DECIMAL_6})"
     rf"(?:[ \t]+(?:cpu *|time\(s\)): *(?P<time>{_FLOAT}))? *(?=\n)"
 )
 _STARTED: Final = re.compile(r"\n *(?:Start rehearsal|Now, start the actual) measurement process")

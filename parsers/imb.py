@@ -29,13 +29,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from pathlib import PurePath
 from typing import Final
 
 from npc import catalogue
-from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from npc.parsers.text.tables import rows_of
+from npc.parsers.text.lines import DECIMAL_2, WHOLE, complete_lines, sections
+from npc.parsers.text.tables import ascending, whole_rows
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import message_contradiction, row_contradiction
 
@@ -58,7 +58,7 @@ _REFUSED: Final = re.compile(
 _PROGRAM: Final = re.compile(r"IMB-[A-Z0-9]+(?:-GPU)?")
 #: The programs of banners that do not name theirs; EXT and IO of 3.x and 4.x are both "MPI-2 part".
 _PROGRAMS: Final = {"1": "IMB-MPI1", "2": ""}
-_WHOLE_COLUMNS: Final = ("Group", "#bytes", "#repetitions")
+_WHOLE_COLUMNS: Final = ("Group", "#bytes", "#repetitions", "Msg/sec")
 #: Heading → metric, the power of ten that makes SI units, qualifiers.
 _QUANTITIES: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
     "t[usec]": ("latency", "e-6", {}),
@@ -119,14 +119,15 @@ def _table(title: re.Match[str], body: str, program: str, version: str) -> Itera
     for size, reason in _FAILED_ROW.findall(lines):
         yield failed(case, "latency", reason, int(size), params)
     names = heading[1].split()
-    rows = rows_of(lines, [WHOLE if name in _WHOLE_COLUMNS else NUMBER for name in names])
-    if not rows:
-        yield failed(case, "latency", "the table has no row", params=params)
-    elif names[0] == "Group":
+    cells = [WHOLE if name in _WHOLE_COLUMNS else DECIMAL_2 for name in names]
+    rows, wrong = whole_rows(lines, cells, (), heading[0].strip("\n"))
+    if wrong or not rows:
+        yield failed(case, "latency", wrong or "the table has no row", params=params)
+    if names[0] == "Group":
         for group in sorted({row[0] for row in rows}, key=int):
             of_group = [row for row in rows if row[0] == group]
             yield from _columns(case, names, of_group, {**params, "group": group}, version)
-    else:
+    elif rows:
         yield from _columns(case, names, rows, params, version)
 
 
@@ -134,11 +135,11 @@ def _columns(
     case: str, names: list[str], rows: list[list[str]], params: dict[str, str], version: str
 ) -> Iterator[Reading]:
     """Readings column by column. A zero is a number too small to be printed."""
-    sized = "#bytes" in names
-    sizes = [int(row[names.index("#bytes")]) if sized else None for row in rows]
-    if any(size is None or following is None or size >= following for size, following in pairwise(sizes)):
+    ascend = [int(row[names.index("#bytes")]) for row in rows if "#bytes" in names]
+    if len(rows) > 1 and not (ascend and ascending(ascend)):
         yield failed(case, "latency", "rows of several tables: sizes do not ascend", params=params)
         return
+    sizes: list[int | None] = [*ascend] or [None] * len(rows)
     megabyte, statuses = _megabyte(case, names, rows, version), [OK] * len(rows)
     if megabyte and (counted := _counted(case)) and "Msg/sec" not in names:
         reasons = [_contradiction(names, row, megabyte, counted) for row in rows]

@@ -29,7 +29,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from npc.parsers.text.documents import number_below, object_below
-from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections, undecorated
+from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from npc.parsers.text.options import bytes_of, option, words_after
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import row_contradiction
@@ -61,7 +61,7 @@ _PREFIXES: Final = ("", "K", "M", "G", "T")
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several runs, of the client or the server."""
-    documents = ("\n" + undecorated(text.replace("\r", "\n"))).split("\n{")[1:]
+    documents = ("\n" + text).split("\n{")[1:]
     if not documents:
         yield from _text(complete_lines(text), words_after(argv, "iperf3"))
     events: dict[str, Any] = {}  # of --json-stream, whose whole document may follow it

@@ -8,7 +8,8 @@ each thread its part.
 
 - Threads that share a hardware thread spoil the rate (more threads than CPUs run at a fraction of a
   percent of the speed): invalid, told from the lines that place the threads.
-- A bandwidth that contradicts the printed data volume and time is invalid.
+- A bandwidth that contradicts the printed data volume and time, or a volume that is not what the kernel loads
+  and stores in its updates, is invalid.
 - LIKWID 4.0 and 4.1 print ``Size`` for what the kernel moves: size is None. Some count all threads' data
   anew for each work group: invalid, told from the loops and bytes of a thread.
 - FLOP/s have ``{"precision": "single"}`` or ``double`` after the kernel's name.
@@ -30,13 +31,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from npc.parsers.text.lines import NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
+from npc.parsers.text.lines import DECIMAL_2, NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
 from npc.parsers.text.options import option, words_after
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import contradiction
 
 _TEST: Final = re.compile(r"\nTest: (\w+)[ \t]*(?=\n)")
-_RATE: Final = re.compile(rf"\n(MFlops|MByte)/s:[ \t]*({NUMBER})[ \t]*(?=\n)")
+_RATE: Final = re.compile(rf"\n(MFlops|MByte)/s:[ \t]*({DECIMAL_2})[ \t]*(?=\n)")
 _SIZE: Final = re.compile(rf"\nSize \(Byte\):[ \t]*({WHOLE})[ \t]*(?=\n)")
 _TIME: Final = re.compile(rf"\nTime:[ \t]*({SCIENTIFIC}) sec[ \t]*(?=\n)")
 _VOLUME: Final = re.compile(rf"\nData volume \(Byte\):[ \t]*({WHOLE})[ \t]*(?=\n)")
@@ -47,6 +48,11 @@ _OF_A_THREAD: Final = re.compile(
 )
 #: One step of a rate's last digit, in B/s.
 _STEP: Final = 1e4
+_OF_AN_UPDATE: Final = re.compile(
+    rf"\n(Cycles(?: per update)?|Load bytes per element|Store bytes per elem\.):[ \t]*({NUMBER})(?=\n)"
+)
+#: The part of an update's bytes by which rounding may change them.
+_PART: Final = 0.01
 _THREADS: Final = re.compile(rf"\nUsing ({WHOLE}) threads(?=\n)")
 _PLACE: Final = re.compile(r"\nGroup: \d+ Thread \d+ Global Thread \d+ running on (?:hwthread|core) (\d+) ")
 _ERROR: Final = re.compile(
@@ -98,6 +104,9 @@ def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:
         error = _ERROR.search(body)
         yield _failure(kernel, error[1] if error else "no result was printed", params)
         return
+    if len({name for name, _ in rates}) < len(rates):
+        yield _failure(kernel, "the rates of several runs below one name", params)
+        return
     places = _PLACE.findall(body)
     shared = len(places) - len(set(places))
     doubt = f"invalid: {shared + 1} threads or more share a hardware thread" if shared else OK
@@ -111,7 +120,7 @@ def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:
         status = doubt
         if name == "MByte" and status == OK and time and volume:
             wrong = contradiction(rate * 1e6, float(volume[1]), float(time[1]), _STEP)
-            status = f"invalid: {wrong}" if wrong else OK
+            status = f"invalid: {wrong}" if wrong else _bytes_an_update(body, int(volume[1]))
         if name == "MFlops":
             precision = {"precision": "single" if "_sp" in kernel else "double"}
             yield Reading(kernel, "flops", rate * 1e6, bytes_used, status, {**params, **precision})
@@ -119,18 +128,37 @@ def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:
             yield Reading(kernel, "bandwidth", rate * 1e6, bytes_used, status, params)
 
 
+def _bytes_an_update(body: str, volume: int) -> str:
+    """The status of a bandwidth by the bytes that the kernel loads and stores in an update; `volume` is those
+    of all updates in bytes, and the cycles tell their number."""
+    numbers = dict(_OF_AN_UPDATE.findall(body))
+    cycles, of_one = float(numbers.get("Cycles", 0)), float(numbers.get("Cycles per update", 0))
+    told = [numbers.get("Load bytes per element"), numbers.get("Store bytes per elem.")]
+    if not (cycles and of_one and all(told)):
+        return OK
+    expected, counted = sum(float(number or 0) for number in told), volume * of_one / cycles
+    if abs(counted - expected) <= _PART * expected:
+        return OK
+    return f"invalid: {counted:.3g} B are counted an update, {expected:.0f} B are loaded and stored"
+
+
 def _counted(title: re.Match[str], tables: str, params: dict[str, str]) -> Iterator[Reading]:
     """Readings of likwid-perfctr's tables of metrics: one hardware thread's, or the statistics of several."""
     if title[1] is not None:
         params = {**params, "region": title[1]}
     header: list[str] = []
+    counted: list[Reading] = []
     for row_name, row_cells in _ROW.findall(tables):
         name, cells = row_name.strip(), [cell.strip() for cell in row_cells.split("|")]
         if name in ("Metric", "Event", "Region Info"):
             known = name == "Metric" and (len(cells) == 1 or {"Sum", "Max", "Avg"} <= set(cells))
             header = cells if known else []  # a column for each thread is not read
         elif len(cells) == len(header) and name.endswith(" STAT") == (len(header) > 1):
-            yield from _count(title[2], name, dict(zip(header, cells, strict=True)), params)
+            counted += _count(title[2], name, dict(zip(header, cells, strict=True)), params)
+    if len({reading.params["counted"] for reading in counted}) < len(counted):
+        yield failed(title[2], "bandwidth", "the tables of several runs below one title", params=params)
+    else:
+        yield from counted
 
 
 def _count(group: str, name: str, cells: dict[str, str], params: dict[str, str]) -> Iterator[Reading]:

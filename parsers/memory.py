@@ -27,7 +27,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from npc.parsers.text.lines import NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
+from npc.parsers.text.lines import (
+    DECIMAL_1,
+    DECIMAL_2,
+    DECIMAL_3,
+    NUMBER,
+    SCIENTIFIC,
+    WHOLE,
+    complete_lines,
+    sections,
+)
 from npc.parsers.text.tables import rows_of
 from npc.records.reading import OK, Reading, failed
 
@@ -110,7 +119,7 @@ def _ladder(lines: str, params: Mapping[str, str]) -> Readings:
     for _, ladder in sections(_LADDER, lines):
         pages = _PAGES.match(ladder)
         of = {**params, "pages": pages[1], "huge_pages": pages[2]} if pages else params
-        rows = rows_of(ladder, (WHOLE, WHOLE, NUMBER, NUMBER, NUMBER, r"-|L[1-9]|MEM"))
+        rows = rows_of(ladder, (WHOLE, WHOLE, DECIMAL_3, DECIMAL_3, DECIMAL_2, r"-|L[1-9]|MEM"))
         for place, (size, _, median, least, _, level) in enumerate(rows):
             quickest = min(rows[place:], key=lambda row: float(row[2]))
             wrong = ""
@@ -133,7 +142,7 @@ def _no_such_level(level: str, size: int, caches: Mapping[str, int]) -> str:
 
 
 def _numa(lines: str, params: Mapping[str, str]) -> Readings:
-    rows = rows_of(lines, (WHOLE, WHOLE, rf"-?{NUMBER}", NUMBER, NUMBER, NUMBER))
+    rows = rows_of(lines, (WHOLE, WHOLE, rf"-?{DECIMAL_3}", DECIMAL_3, DECIMAL_3, DECIMAL_2))
     head = {name: text for name, text in params.items() if name != "thread_cpus"}
     for cpu_node, memory_node, there, median, least, _ in rows:
         of = {**head, "cpu_node": cpu_node, "memory_node": memory_node}
@@ -150,7 +159,7 @@ def _loaded(lines: str, params: Mapping[str, str]) -> Readings:
     if pages:
         head["huge_pages"] = pages[2]
     idle = 0.0
-    for delay, median, least, rate in rows_of(lines, (f"idle|{WHOLE}", NUMBER, NUMBER, NUMBER)):
+    for delay, median, least, rate in rows_of(lines, (f"idle|{WHOLE}", DECIMAL_3, DECIMAL_3, DECIMAL_1)):
         of, wrong = {**head, "delay_ns": delay}, ""
         if delay == "idle":
             idle = float(median)
@@ -162,14 +171,16 @@ def _loaded(lines: str, params: Mapping[str, str]) -> Readings:
 
 
 def _cores(lines: str, params: Mapping[str, str]) -> Readings:
-    for one, other, relation, median, least in rows_of(lines, (WHOLE, WHOLE, _RELATION, NUMBER, NUMBER)):
+    for one, other, relation, median, least in rows_of(
+        lines, (WHOLE, WHOLE, _RELATION, DECIMAL_2, DECIMAL_2)
+    ):
         of = {**params, "thread_cpus": f"{one},{other}", "relation": relation}
         wrong = f"CPU {one} with itself" if one == other else ""
         yield _row("core_to_core", median, least, None, of, wrong)
 
 
 def _sharing(lines: str, params: Mapping[str, str]) -> Readings:
-    cells = (WHOLE, WHOLE, _RELATION, "plain|atomic", NUMBER, NUMBER, NUMBER)
+    cells = (WHOLE, WHOLE, _RELATION, "plain|atomic", DECIMAL_3, DECIMAL_3, DECIMAL_2)
     for one, other, relation, kind, together, apart, _ in rows_of(lines, cells):
         of = {**params, "thread_cpus": f"{one},{other}", "relation": relation, "increment": kind}
         wrong = f"CPU {one} with itself" if one == other else ""
@@ -182,7 +193,7 @@ def _sharing(lines: str, params: Mapping[str, str]) -> Readings:
 def _align(lines: str, params: Mapping[str, str]) -> Readings:
     aligned = 0.0
     kinds = "aligned|in-line|line-crossing|page-crossing"
-    for kind, _, median, least, _ in rows_of(lines, (kinds, WHOLE, NUMBER, NUMBER, NUMBER)):
+    for kind, _, median, least, _ in rows_of(lines, (kinds, WHOLE, DECIMAL_3, DECIMAL_3, DECIMAL_2)):
         aligned = float(median) if kind == "aligned" else aligned
         quicker = float(median) < _QUICKER * aligned
         wrong = f"quicker than an aligned one, {aligned:g} ns: something else ran then" if quicker else ""
@@ -191,7 +202,7 @@ def _align(lines: str, params: Mapping[str, str]) -> Readings:
 
 def _stride(lines: str, params: Mapping[str, str]) -> Readings:
     in_a_row = [0.0, 0.0]
-    for kind, stride, *rates in rows_of(lines, ("strided|random", WHOLE, NUMBER, NUMBER)):
+    for kind, stride, *rates in rows_of(lines, ("strided|random", WHOLE, DECIMAL_1, DECIMAL_1)):
         if kind == "strided" and not any(in_a_row):
             in_a_row = [float(rate) for rate in rates]
         for access, rate, most in zip(("read", "write"), rates, in_a_row, strict=True):
@@ -206,7 +217,7 @@ def _touch(lines: str, params: Mapping[str, str]) -> Readings:
     head = {name: text for name, text in params.items() if name != "thread_cpus"}
     if threads:
         head["cores"] = threads[1]
-    for by, rate in rows_of(lines, ("one|each", NUMBER)):
+    for by, rate in rows_of(lines, ("one|each", DECIMAL_1)):
         yield _rate("touch", rate, _size(lines), {**head, "touched_by": by})
 
 

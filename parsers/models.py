@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.lines import DECIMAL_3, WHOLE, complete_lines, sections
 from npc.parsers.text.tables import rows_of
 from npc.records.reading import Reading, failed
 
@@ -50,7 +50,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 def _table(title: re.Match[str], lines: str) -> Iterator[Reading]:
     """Readings of the rows below a title and its heading."""
     names = _COLUMN.findall(title[3] or "")
-    rows = rows_of(lines, [WHOLE, *[NUMBER] * len(names)])
+    rows = rows_of(lines, [WHOLE, *[DECIMAL_3] * len(names)])
     if not rows or not names:
         test = title[1].lower().replace(" ", "_").replace("-", "_")
         yield failed(test, "time", "the table has no row")

@@ -18,6 +18,7 @@ from pathlib import PurePath
 from typing import Final
 
 from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines
+from npc.parsers.text.tables import ascending
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import row_contradiction
 
@@ -50,6 +51,9 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     started = any(_PROGRAM.fullmatch(PurePath(word).name) for word in argv)
     if error or (started and not rows):
         yield failed(case, "bandwidth", error[1] if error else "no row was printed")
+        return
+    if not ascending(int(size) for size, *_ in rows):
+        yield failed(case, "bandwidth", "rows of several runs: sizes do not ascend")
         return
     messages = 2 if case == "bidirectional" and of_file else 1
     counted = 2 if case == "bidirectional" and not of_file else 1

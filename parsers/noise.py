@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines
+from npc.parsers.text.lines import DECIMAL_3, NUMBER, WHOLE, complete_lines
 from npc.records.reading import OK, Reading, failed
 from npc.records.series import CORE
 
@@ -34,9 +34,9 @@ _HEAD: Final = re.compile(
 )
 _CORE: Final = rf"\ncore ({WHOLE}) +({NUMBER}) +({NUMBER}) +({WHOLE}) +({NUMBER}) +"
 _DETOURS: Final = re.compile(rf"{_CORE}({NUMBER}) +({NUMBER}) +({NUMBER}) +{WHOLE}(?=\n)")
-_QUANTA: Final = re.compile(rf"{_CORE}{NUMBER}(?=\n)")
+_QUANTA: Final = re.compile(rf"{_CORE}{DECIMAL_3}(?=\n)")
 _DELAYS: Final = re.compile(
-    rf"\ndelays of core ({WHOLE}) \[us x number\]:((?: [0-9.]{{1,20}}x[0-9]{{1,9}}){{1,40}})(?=\n)"
+    rf"\ndelays of core ({WHOLE}) \[us x number\]:((?: [0-9.]{{1,20}}x[0-9]{{1,9}}){{1,40}})(?=\n[A-Za-z])"
 )
 _RAN: Final = re.compile(rf"\nran on core ({WHOLE}): ({NUMBER}) s ([^\n]{{1,64}}) \(process {WHOLE}\)(?=\n)")
 _INTERRUPTS: Final = re.compile(rf"\ninterrupts on core ({WHOLE}): ({WHOLE}) ([^\n]{{1,64}})(?=\n)")

@@ -22,11 +22,19 @@ from npc.parsers.text.options import bytes_of, option, words_after
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import row_contradiction
 
+#: What may follow; a line that was wrapped or cut ends within it.
+_MORE: Final = (
+    rf"(?: (?:retrans|host-retrans|drop|pkt|cwndKB)={WHOLE}| (?:data_loss|rtt_ms)={NUMBER})*",
+    rf"(?: {WHOLE} (?:host-)?retrans| {WHOLE} KB-cwnd| {WHOLE} / {WHOLE} drop/pkt {NUMBER} %loss"
+    rf"| {NUMBER} msRTT)*",
+)
 _PARSED: Final = re.compile(
-    rf"\n(?:\S+: )?megabytes=({NUMBER}) real_seconds=({NUMBER}) rate_Mbps=({NUMBER}) tx_cpu=[^\n]*(?=\n)"
+    rf"\n(?:\S+: )?megabytes=({NUMBER}) real_seconds=({NUMBER}) rate_Mbps=({NUMBER})"
+    rf" tx_cpu={WHOLE} rx_cpu={WHOLE}(?:{_MORE[0]}(?=\n)|(?P<cut>))[^\n]*"
 )
 _BRIEF: Final = re.compile(
-    rf"\n(?:\S+: )? *({NUMBER}) MB / +({NUMBER}) sec = +({NUMBER}) Mbps +{WHOLE} %TX[^\n]*(?=\n)"
+    rf"\n(?:\S+: )? *({NUMBER}) MB / +({NUMBER}) sec = +({NUMBER}) Mbps +{WHOLE} %TX"
+    rf"(?: {WHOLE} %RX{_MORE[1]}(?=\n)|(?P<cut>))[^\n]*"
 )
 _VERBOSE: Final = re.compile(
     rf"\nnuttcp-r: (?:({NUMBER}) MB in ({NUMBER}) real seconds = +{NUMBER} KB/sec = +({NUMBER}) Mbps"
@@ -48,7 +56,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of a client's output."""
     text = complete_lines(text)
     words = words_after(argv, "nuttcp")
-    case, size, params = _settings_of(text, words)
+    case, size, params = _settings_of(text, text, words)
     version, verbose, error = (pattern.search(text) for pattern in (_VERSION, _VERBOSE, _ERROR))
     lines = [verbose] if verbose else list(_PARSED.finditer(text)) or list(_BRIEF.finditer(text))
     is_client = words and words != list(argv) and not {"-S", "-1", "-V", "-h"} & set(words)
@@ -57,9 +65,16 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         return
     if is_client and not lines:
         yield failed(case, "bandwidth", "no result was printed", size, params)
+    if len(_VERBOSE.findall(text)) > 1:
+        yield failed(case, "bandwidth", "the figures of several runs", size, params)
+        return
     for line in lines:
         # of the verbose form the other figures stand in lines of their own
         figures = text if verbose else line[0]
+        case, size, params = _settings_of(figures, text, words)
+        if line.groupdict().get("cut") is not None:
+            yield failed(case, "bandwidth", "the rest of its line is missing", size, params)
+            continue
         moved, seconds, mbps = filter(None, line.groups())
         rate = float(mbps) * 1e6 / 8
         if rate == 0:
@@ -86,9 +101,10 @@ def _others(figures: str) -> Iterator[tuple[str, float, dict[str, str]]]:
             yield "cpu", share, {"side": side}
 
 
-def _settings_of(text: str, words: Sequence[str]) -> tuple[str, int | None, dict[str, str]]:
-    """Case, buffer size and qualifiers, from the text where it tells them, else from the command line."""
-    udp = "-u" in words or "drop/pkt" in text or " drop=" in text
+def _settings_of(figures: str, text: str, words: Sequence[str]) -> tuple[str, int | None, dict[str, str]]:
+    """Case by a result's figures; buffer size and qualifiers from the text where it tells them, else from the
+    command line."""
+    udp = "-u" in words or "drop/pkt" in figures or " drop=" in figures
     buffer, length = _BUFFER.search(text), option(words, "-l")
     size = int(buffer[1]) if buffer else bytes_of(length.upper() if length else None)  # nuttcp's k is 1024
     if words and not (udp or buffer or length):

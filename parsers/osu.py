@@ -30,8 +30,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from npc.parsers.text.tables import rows_of
+from npc.parsers.text.lines import DECIMAL_2, WHOLE, complete_lines, sections
+from npc.parsers.text.tables import whole_rows
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import message_contradiction
 
@@ -42,7 +42,7 @@ _TITLE: Final = re.compile(
 _USING: Final = re.compile(r"\n#Using ([NR]CCL)[ \t]*(?=\n)")
 _NOT_READ: Final = re.compile(r"\n# (OSU (?:OpenSHMEM|UPC)[^\n]{0,100}) Test")
 _HEADING: Final = re.compile(
-    r"\n(?:# |[ \t]+(?=Overall\())(Size[^\n]{0,400}|[^\n]{0,400}[(\[]us[)\]][^\n]{0,400})(?=\n)"
+    r"\n(?:# |[ \t]*(?=Overall\())(Size[^\n]{0,400}|[^\n]{0,400}[(\[]us[)\]][^\n]{0,400})(?=\n)"
 )
 #: A heading or the datatype of the rows below it.
 _PART: Final = re.compile(_HEADING.pattern + r"|\n# Datatype: ([^\n]{0,80}[^\n.])\.?[ \t]*(?=\n)")
@@ -135,9 +135,15 @@ def _tables(case: str, version: str, accelerator: str, body: str, argv: Sequence
             names = _COLUMN.findall(part[1])
         else:
             params = {**params, "datatype": part[2]}
-        rows = rows_of(lines, map(_cell, names)) if names else []
-        read += len(rows)
+        if not names:
+            continue
+        rows, wrong = whole_rows(
+            lines, [_cell(name) for name in names], (0,) if names[0].startswith("Size") else ()
+        )
+        read += len(rows) + bool(wrong)
         yield from _columns(case, names, rows, params, version)
+        if wrong:
+            yield _failure(case, wrong)
     if not read:
         yield _failure(case, "the table has no row")
 
@@ -189,7 +195,7 @@ def _cell(name: str) -> str:
     """What the cells of the column `name` are like."""
     if name == "Validation":
         return "[A-Za-z]+"
-    return WHOLE if name.startswith(("Size", "Iterations", "Transmit")) else NUMBER
+    return WHOLE if name.startswith(("Size", "Iterations", "Transmit")) else DECIMAL_2
 
 
 def _quantity(name: str) -> tuple[str, str, dict[str, str]]:

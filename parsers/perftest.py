@@ -10,6 +10,8 @@ the number of queue pairs, then comes a table. Columns count by their headings: 
 - Latency is the average, the only figure that every mode prints; ``t_typical`` is the median (``p50``). Of
   send and write it is half the round trip, of read and atomic the whole operation.
 - Messages in a GPU's memory are told by ``memory``.
+- More than 100 Gbit/s by one queue pair bear a note, unless a port of 200, 400 or 800 Gbit/s is full then:
+  what limits may be the pair, not the port.
 - With ``-C`` latencies are clock cycles under a heading of microseconds: invalid.
 - The server's tables are invalid: its clock starts before the client's, and it may print the last size only.
 - A reason that stands beside a table (stderr) spoils it: a client whose server was killed prints a row and
@@ -31,10 +33,10 @@ from operator import itemgetter
 from pathlib import PurePath
 from typing import Final
 
-from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.lines import DECIMAL_2, DECIMAL_6, NUMBER, WHOLE, complete_lines, sections
 from npc.parsers.text.options import option, words_after
-from npc.parsers.text.tables import rows_of
-from npc.records.reading import OK, Reading, failed
+from npc.parsers.text.tables import whole_rows
+from npc.records.reading import OK, Reading, failed, with_note
 from npc.validity.arithmetic import last_digit, message_contradiction
 
 _PROGRAM: Final = re.compile(r"ib_(?:send|write|read|atomic)_(?:bw|lat)")
@@ -62,7 +64,7 @@ _OPTIONS_OF: Final = {
 _SERVER: Final = "* Waiting for client to connect... *"
 _COLUMN: Final = re.compile(r"#\w+|\S+(?: \S+)*")
 _PART: Final = re.compile(r"\n (Local|Remote) results:")
-_BARE: Final = re.compile(rf"\n({NUMBER})[ \t]*(?=\n)")
+_BARE: Final = re.compile(rf"\n({DECIMAL_6})[ \t]*(?=\n)")
 _NO_DEVICE: Final = re.compile(r"\n ?(Did not detect devices|Failed to get IB devices list[^\n]*)")
 _REASON: Final = re.compile(
     r"\n ?((?:[a-z]\w{0,39}: )?(?!Unable to validat)(?:Couldn't|Unable to|Failed|Error|ERROR|Invalid"
@@ -84,8 +86,14 @@ _QUANTITIES: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
     "percentile_99": ("latency", 1e6, {"statistic": "p99"}),
     "percentile_99.9": ("latency", 1e6, {"statistic": "p99.9"}),
 }
+#: Ports in B/s (HDR, NDR, XDR) that one queue pair may not fill, as it does slower ones; above this part of
+#: their rate they are full.
+_FAST_PORTS: Final = (200e9 / 8, 400e9 / 8, 800e9 / 8)
+_SLOWER_PORT: Final = 100e9 / 8
+_FULL: Final = 0.9
 _READ: Final = ("BW peak", "BW average", "MsgRate", *_QUANTITIES)
 _KNOWN_UNITS: Final = ("", *_UNITS, "Mpps", "usec", "%")
+_JSON: Final = re.compile(r"\n\{\n[^{}]{0,9999}(?:\{[^{}]{0,9999}\}[^{}]{0,9999}){0,9}\n\}(?=\n)")
 _JSON_FIELD: Final = re.compile(r'\n[ \t]*"?([\w.]{1,40})"? ?: ?"?([^",\n{]{1,60})"?,?[ \t]*(?=\n)')
 _JSON_SET_UP: Final = {
     "Connection_type": "connection",
@@ -131,9 +139,14 @@ def _test(title: str, above: str, body: str, status: str, words: Sequence[str]) 
         part = _PART.search(body, end, heading.start() + 1)
         end = heading.end()
         columns = dict(name.rstrip("]").partition("[")[::2] for name in _COLUMN.findall(heading[1]))
-        rows = rows_of(lines, [WHOLE if name.startswith("#") else _NUMBER for name in columns])
-        any_row |= bool(rows)
+        keys = [place for place, name in enumerate(columns) if name in ("#bytes", "#sl")]
+        if "--run_infinitely" in words:  # a row of the same size every few seconds
+            keys = []
+        rows, wrong = whole_rows(lines, [_cell(name) for name in columns], keys)
+        any_row |= bool(rows or wrong)
         own = {**params, "part": part[1].lower()} if part else params
+        if wrong:
+            yield failed(case, _metric(case), wrong, params=own)
         unit = _UNITS.get(columns.get("BW average", ""), 0.0)
         unknown = [name for name, unit in columns.items() if name in _READ and unit not in _KNOWN_UNITS]
         if rows and unknown:
@@ -149,6 +162,13 @@ def _test(title: str, above: str, body: str, status: str, words: Sequence[str]) 
             yield failed(case, _metric(case), f"the table ended early, at {max(sizes)} bytes", params=own)
     if not any_row:
         yield _failure(case, params, body)
+
+
+def _cell(name: str) -> str:
+    """What the cells of the column `name` are like; Gbit/s below 10 have more decimals than others."""
+    if name.startswith("#"):
+        return WHOLE
+    return rf"-?{DECIMAL_6 if name == 'MsgRate' else DECIMAL_2}|-?nan|-?inf"
 
 
 def _as_asked(set_up: Mapping[str, str], words: Sequence[str]) -> str:
@@ -189,7 +209,9 @@ def _row(
     if unit:
         value, checked = _bandwidth(row, unit, status)
         if value:
-            yield 0, Reading(case, "bandwidth", value, size, checked, params)
+            reading = Reading(case, "bandwidth", value, size, checked, params)
+            one_qp = "qps" not in params and _below_a_fast_port(value)
+            yield 0, with_note(reading, "one queue pair, which may limit it: try -q 4") if one_qp else reading
             if "MsgRate" in row:  # not before 2.0
                 yield 1, Reading(case, "message_rate", value / size, size, checked, params)
         else:
@@ -203,6 +225,11 @@ def _row(
             yield place, Reading(case, metric, value, size, status, {**params, **own})
         elif value < 0:  # a counter that overflowed
             yield place, failed(case, metric, f"the result is {row[name]}", size, {**params, **own})
+
+
+def _below_a_fast_port(rate: float) -> bool:
+    """Whether a rate in B/s is more than a port of 100 Gbit/s has, and that of no full one."""
+    return rate > _SLOWER_PORT and not any(_FULL * port < rate <= port for port in _FAST_PORTS)
 
 
 def _bandwidth(row: Mapping[str, str], unit: float, status: str) -> tuple[float, str]:
@@ -252,7 +279,8 @@ def _without_title(text: str, program: str, words: Sequence[str]) -> Iterator[Re
 
 def _json(text: str, status: str, words: Sequence[str]) -> list[Reading]:
     """Readings of a ``--out_json`` file; none if `text` is no such file, or only a part of one."""
-    fields = dict(_JSON_FIELD.findall(text)) if text.startswith("\n{") and text.endswith("}\n") else {}
+    document = _JSON.search(text)
+    fields = dict(_JSON_FIELD.findall(document[0])) if document else {}
     test, size = fields.get("test", ""), fields.get("MsgSize", "")
     if not test.endswith("_Test") or not re.fullmatch(WHOLE, size):
         return []

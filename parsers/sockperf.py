@@ -9,7 +9,8 @@ What the numbers really are:
   of ``--range`` the average one.
 - Throughput counts what the sender queued, not what arrived, and says so without any server too over UDP:
   it is ``{"side": "send"}``.
-- A latency counts only where no message was dropped, duplicated or out of order; else it is invalid.
+- A latency counts only where no message was dropped, duplicated or out of order, and where a hundred or more
+  were observed in more than 0 s; else it is invalid.
 - Nearly every failure exits 0; the reason is a line of the text.
 
 `case` is protocol and subcommand (``tcp_ping_pong``); where neither text nor command line names the
@@ -27,7 +28,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.lines import DECIMAL_3, NUMBER, WHOLE, complete_lines, sections
 from npc.parsers.text.options import bytes_of, option, words_after
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import message_contradiction
@@ -48,8 +49,12 @@ _LOST: Final = re.compile(
     rf"\nsockperf: # dropped (?:messages|packets) = ({WHOLE}); # duplicated (?:messages|packets) = ({WHOLE});"
     rf" # out-of-order (?:messages|packets) = ({WHOLE})(?=\n)"
 )
+_SECONDS: Final = re.compile(rf"\nsockperf: \[Valid Duration\] RunTime=({NUMBER}) sec;")
+_OBSERVATIONS: Final = re.compile(rf"\nsockperf: Total ({WHOLE}) observations;")
+#: Of fewer the 99th percentile is one of them, and a warm-up may be half.
+_LEAST_OBSERVATIONS: Final = 100
 _POINT: Final = re.compile(
-    rf"\nsockperf: ---> (percentile +{NUMBER}|<?(?:MAX|MIN)>? observation) = *({NUMBER})(?=\n)"
+    rf"\nsockperf: ---> (percentile +{NUMBER}|<?(?:MAX|MIN)>? observation) = *({DECIMAL_3})(?=\n)"
 )
 _REASON: Final = re.compile(
     r"\n(?:sockperf: )?(ERROR: [^\n]*(?:\n \([^\n]*\))?|'-[^\n]* Invalid [^\n]*"
@@ -118,10 +123,13 @@ def _throughput(body: str, size: int | None, mib: re.Match[str] | None) -> Itera
 
 def _latencies(body: str, test: str) -> Iterator[_Number]:
     """Average, standard deviation, percentiles and extremes of each server's latency."""
-    for server, block in sections(_SERVER, body):
+    blocks = list(sections(_SERVER, body))
+    several = len({server[1] for server, _ in blocks}) < len(blocks)
+    for server, block in blocks:
         average = _AVERAGE.search(block)
         if average:
-            status, a_second = _validity(block), 2e6 if average[1] == "rtt" else 1e6
+            status = "invalid: statistics of several runs" if several else _validity(block)
+            a_second = 2e6 if average[1] == "rtt" else 1e6
             params = {} if server[1] == "0" else {"server": server[1]}
             yield test, "latency", float(average[2]) / a_second, status, params
             deviation = [("stdev", average[3])] if average[3] else []  # of one observation it is nan
@@ -137,10 +145,18 @@ def _statistic(label: str) -> str:
 
 
 def _validity(block: str) -> str:
-    """The status of a block of statistics: ok only where sockperf counted no lost or misplaced message."""
+    """The status of a block of statistics: ok only where sockperf counted no lost or misplaced message, and
+    enough others."""
     counts = _LOST.search(block)
     if not counts:
         return "invalid: the count of dropped messages is missing"
-    if not any(map(int, counts.groups())):
-        return OK
-    return "invalid: {} dropped, {} duplicated, {} out-of-order messages".format(*counts.groups())
+    if any(map(int, counts.groups())):
+        return "invalid: {} dropped, {} duplicated, {} out-of-order messages".format(*counts.groups())
+    observations, seconds = _OBSERVATIONS.search(block), _SECONDS.search(block)
+    if seconds and float(seconds[1]) == 0:
+        return "invalid: they were measured in 0 s"
+    if not observations:
+        return "invalid: the count of observations is missing"
+    if int(observations[1]) < _LEAST_OBSERVATIONS:
+        return f"invalid: {observations[1]} observations are too few"
+    return OK

@@ -824,7 +824,7 @@ def test_likwid_s_bandwidth_agrees_with_its_volume_and_time() -> None:
     """418.8 GB in 1.908 s are 219.4 GB/s; a digit more is a lie, or a line of another run."""
     text = text_of("likwid", "bench_clcopy_w_400kB_2.txt")
     (true,) = parsers.parse("likwid", text)
-    (wrong,) = parsers.parse("likwid", text.replace("219439.03", "2194390.3"))
+    (wrong,) = parsers.parse("likwid", text.replace("219439.03", "2194390.30"))
     assert true.status == OK
     assert wrong.status == "invalid: 2.194 TB/s is printed, but 418.8 GB in 1.908 s are 219.4 GB/s"
 

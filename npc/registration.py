@@ -5,7 +5,8 @@ Each kind of extension is a group of entry points: ``npc.commands``, ``npc.secti
 `npc observe` keeps), ``npc.limits`` (what a program's own code allows it). An entry names a module; one that
 names a package stands for each module in it, under the module's own name. So what is added to a package of
 NPC's needs no entry, and a folder of NPC's can be taken away: entries of its modules are then passed over.
-What a site has registered and cannot be loaded is reported, with the reason.
+What a site has registered and cannot be loaded is reported, with the reason; `unloadable` lists it for all
+groups.
 """
 
 from __future__ import annotations
@@ -25,11 +26,27 @@ _NPC: Final = Path(__file__).parent
 
 
 class Extension(NamedTuple):
-    """A module that was registered. module: None where it cannot be loaded, for `problem`."""
+    """A module that was registered."""
 
+    #: The entry's, or the module's own in a package.
     name: str
+    #: None where it cannot be loaded.
     module: ModuleType | None
+    #: Why it cannot be loaded; empty where it can.
     problem: str = ""
+
+
+class UnloadableModule(NamedTuple):
+    """A module that was registered and cannot be loaded."""
+
+    #: Of its entry, with the prefix: ``npc.limits``.
+    group: str
+    #: Its dotted name, with a colon and the object where the entry names one.
+    module: str
+    #: Name and version of the distribution that registered it.
+    distribution: str
+    #: The exception's type and text.
+    error: str
 
 
 @cache
@@ -59,6 +76,21 @@ def extensions(kind: str) -> Iterator[Extension]:
             yield Extension(name, importlib.import_module(module))
         except Exception as error:  # a site's own module may fail in any way while it is imported
             yield Extension(name, None, f"cannot be loaded: {type(error).__name__}: {error}")
+
+
+def unloadable() -> Iterator[UnloadableModule]:
+    """All that is registered, in any group of NPC's, and cannot be loaded; loads the rest (about 0.3 s)."""
+    for group in sorted(metadata.entry_points().groups):
+        if not group.startswith("npc."):
+            continue
+        for entry in entry_points(group.removeprefix("npc.")).values():
+            modules = [entry.value] if entry.attr else [module for _, module in _modules_of(entry)]
+            for module in modules:
+                try:
+                    EntryPoint(entry.name, module, group).load()
+                except Exception as error:  # as in `extensions`
+                    distribution = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "?"
+                    yield UnloadableModule(group, module, distribution, f"{type(error).__name__}: {error}")
 
 
 def _modules_of(entry: EntryPoint) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from npc.machine.command import run
 from npc.machine.load import BusyProcess
 from npc.machine.tools import find, search_path
 from npc.python import python
-from npc.registration import extensions
+from npc.registration import unloadable
 
 #: The oldest JUBE that the benchmark files are tested with.
 OLDEST_JUBE: Final = (2, 5)
@@ -85,10 +85,17 @@ def check(level: Level, why: str, do: str, name: str = "") -> Callable[[Check], 
 
 def preflight(environment: Environment, trial: MpiTrial) -> list[Finding]:
     """What all checks find, errors first."""
+    # This loads the modules of checks too, and each adds its checks.
     unloaded = [
-        Finding(name, "warning", problem, "its checks were not made", "repair or remove the package")
-        for name, _, problem in extensions("checks")
-        if problem
+        Finding(
+            "unloadable",
+            "warning",
+            f"{module.module}, which {module.distribution} registers as {module.group}, cannot be loaded: "
+            f"{module.error}",
+            "what it adds to NPC is missing",
+            "repair the package, or remove it",
+        )
+        for module in unloadable()
     ]
     findings = unloaded + [
         Finding(name, level, symptom, why, do)

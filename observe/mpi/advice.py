@@ -15,7 +15,8 @@ from statistics import median
 from typing import Final
 
 from npc.observe.mpi.launches import ProfiledLaunch, profiled_launches
-from npc.observe.mpi.records import Profile, Rank, Waits
+from npc.observe.mpi.records import Profile, Rank
+from npc.observe.mpi.wait_records import Waits
 from npc.records.units import format_quantity
 from npc.report.advice.rule import Hint, Judgement, add_words, hint, rule
 from npc.report.observed import newest

@@ -41,18 +41,25 @@ Members = tuple[int, ...]
 class _Column(NamedTuple):
     """An unknown of the linear program: how often an algorithm's messages were sent for a collective."""
 
+    #: Its place in the list of collectives.
     collective: int
+    #: The algorithm's.
     name: str
+    #: Of one call.
     messages: Messages
 
 
 @dataclass(slots=True)
 class _Collective:
-    """Calls of one operation by the same ranks with the same root: by class of size."""
+    """Calls of one operation by the same ranks with the same root."""
 
+    #: As the catalogue names it: ``allreduce``.
     operation: str
+    #: The ranks, sorted, as numbers in MPI_COMM_WORLD.
     members: Members
+    #: Among `members`; None where the operation has none.
     root: int | None
+    #: Class of sizes (`Calls.size_class`) → calls; −1 where the size is not known.
     by_class: Counter[int] = field(default_factory=Counter)
 
     @property

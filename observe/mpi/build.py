@@ -52,11 +52,15 @@ print(*(line.split()[-1] + " => " + line.split()[-1] for line in open("/proc/sel
 
 
 class Compiler(NamedTuple):
-    """A compiler wrapper, its family of MPIs, and the functions that its mpi.h declares."""
+    """A compiler wrapper and the MPI that it compiles for."""
 
+    #: The wrapper's.
     path: str
+    #: `OPEN_MPI` or `MPICH`.
     family: str
+    #: Open MPI's major version, or MPICH_NUMVERSION.
     version: str
+    #: Functions that its mpi.h declares.
     declared: frozenset[str]
 
 

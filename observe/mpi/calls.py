@@ -15,12 +15,17 @@ TABLE: Final = Path(__file__).with_name("calls.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One function. counted: the name it is counted under; form: as in the table; args: names → types."""
+    """One function of MPI."""
 
+    #: As in the manual: ``MPI_Allreduce_c``.
     name: str
+    #: The name that its calls are counted under: ``MPI_Allreduce``.
     counted: str
+    #: As in the table: ``plain``, ``I``, ``init``, ``split``.
     form: str
+    #: Argument → its type in C, in the order of the manual.
     args: Mapping[str, str]
+    #: What the table says of it: ``does``, ``send``, ``bytes``, … → text, as `calls.toml` explains.
     roles: Mapping[str, str]
 
     def does(self, what: str) -> bool:

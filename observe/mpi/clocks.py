@@ -38,10 +38,13 @@ _NEEDED_BY_ROOT: Final = TO_ROOT - {"MPI_Gatherv"}
 
 
 class Offset(NamedTuple):
-    """The clock of the first rank's node less this node's, at a moment of this node; error: at most."""
+    """How far the first rank's node is ahead of this one, by their clocks, at a moment."""
 
+    #: On this node's clock (s).
     at: float
+    #: The first rank's clock less this node's (s).
     seconds: float
+    #: Of `seconds`, at most (s); infinite where nothing tells.
     error: float
 
 
@@ -202,9 +205,11 @@ _Point = tuple[float, float]
 
 @dataclass(slots=True)
 class _Bounds:
-    """What an offset is not below, and not above, at moments of its node's clock."""
+    """Bounds of an offset (s) at moments of its node's clock."""
 
+    #: The offset is at least these.
     lower: list[_Point] = field(default_factory=list)
+    #: The offset is at most these.
     upper: list[_Point] = field(default_factory=list)
 
     def between(self, begin: float, end: float) -> _Bounds:
@@ -217,10 +222,13 @@ class _Bounds:
 
 
 class _Knot(NamedTuple):
-    """Between what an offset lies at a moment."""
+    """The range of an offset at one moment."""
 
+    #: On the node's clock (s).
     at: float
+    #: Least value (s).
     low: float
+    #: Largest value (s).
     high: float
 
 

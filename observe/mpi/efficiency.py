@@ -123,16 +123,20 @@ def efficiency_by_region(loads: Sequence[Rank]) -> dict[str, Efficiency]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """How a run's computation grew against a reference's; above 1 is better than the reference.
+    """How a run's computation grew against a reference's, as ratios: above 1 is better than the reference.
+    computation = instructions × ipc × frequency; None where one is not known."""
 
-    computation = instructions × ipc × frequency; total (POP: global efficiency) = computation × parallel.
-    """
-
+    #: CPU time that the reference computed for the same work, over the run's.
     computation: float | None
+    #: Instructions that the reference executed for the same work, over the run's.
     instructions: float | None
+    #: Instructions per cycle, over the reference's.
     ipc: float | None
+    #: Cycles per second of CPU time, over the reference's.
     frequency: float | None
+    #: `computation` × the run's parallel efficiency (POP: global efficiency).
     total: float | None
+    #: Name of a field that is None → why.
     reasons: Mapping[str, str]
 
 

@@ -40,10 +40,13 @@ _ALL: Final = "all of MPI"
 
 
 class RankRow(NamedTuple):
-    """A row of a picture: its name, where it belongs to (a node, a rack), and its ranks."""
+    """A row of a picture."""
 
+    #: ``rank 3``, or the name of a node or of a group of nodes.
     name: str
+    #: A rank's node, or a node's place in the fabric; empty where nothing tells it, and of ranks on one node.
     place: str
+    #: Those that it stands for.
     ranks: tuple[Rank, ...]
 
 

@@ -10,9 +10,11 @@ from npc.report.runs import Run
 
 
 class ProfiledLaunch(NamedTuple):
-    """A launch with the profile of its MPI, which has ranks."""
+    """A launch whose MPI was looked into."""
 
+    #: As `npc observe` recorded it.
     launch: Observed
+    #: It has at least one rank.
     profile: Profile
 
     @property

@@ -19,19 +19,26 @@ TO_ROOT: Final = frozenset({"MPI_Reduce", "MPI_Gather", "MPI_Gatherv"})
 
 
 class MatchedMessage(NamedTuple):
-    """A message whose moments both ranks kept, each on the clock of its own node."""
+    """A message whose times both ranks kept, each on the clock of its own node."""
 
+    #: The rank that sent it.
     source: int
+    #: The rank that received it.
     target: int
+    #: As the sender saw it.
     send: Message
+    #: As the receiver saw it.
     receive: Message
 
 
 class CollectiveCall(NamedTuple):
-    """A collective call whose moments all ranks of its communicator kept; arrivals: by rank."""
+    """A collective call whose times all ranks of its communicator kept."""
 
+    #: MPI's name.
     call: str
+    #: Of two ranks and more.
     communicator: Communicator
+    #: Rank → when it came and went, on the clock of its node.
     arrivals: Mapping[int, Arrival]
 
     @property

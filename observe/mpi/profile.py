@@ -15,138 +15,183 @@ WHOLE: Final = ""
 
 
 class Calls(NamedTuple):
-    """Calls of one kind: in a region, by a communicator (its key), of a class of sizes.
+    """Calls of one rank that agree in region, name, communicator and class of sizes."""
 
-    call: as in the manual (``MPI_Allreduce``). size_class: 0 for empty messages, k for 2^(k−1) … 2^k − 1
-    bytes of one call. seconds: between entering and leaving; calls that MPI makes within one are not counted.
-    bytes: what this rank hands over, as the manual counts it (of a receive what arrived).
-    """
-
+    #: As MPI_Pcontrol named it; `WHOLE` outside of all.
     region: str
+    #: As in the manual: ``MPI_Allreduce``.
     call: str
+    #: Its key; empty where the call has none.
     communicator: str
+    #: Of one call's bytes: k for 2^(k−1) … 2^k − 1 B, 0 for none.
     size_class: int
+    #: How many.
     calls: int
+    #: Between entering and leaving (s); calls that MPI makes within one are not counted.
     seconds: float
+    #: What this rank hands over, as the manual counts it, or what arrived in a receive (B).
     bytes: int
 
 
 class Peer(NamedTuple):
-    """What the rank sent or put to another rank, or fetched from it. kind: ``user`` (messages), ``put``
-    (accumulated as well), ``get``; a rank has an entry for each kind."""
+    """What the rank exchanged with another one. A rank has an entry for each kind."""
 
+    #: The other one.
     rank: int
+    #: Sum over the messages (B).
     bytes: int
+    #: How many.
     messages: int
+    #: ``user``: sent as messages; ``put``: written into its window, accumulated too; ``get``: fetched from
+    #: it.
     kind: str = "user"
 
 
 class Communicator(NamedTuple):
-    """key: the same in all its ranks. name: MPI_Comm_get_name's, else empty."""
+    """A communicator that the rank was in."""
 
+    #: The same in all its ranks.
     key: str
+    #: By MPI_Comm_get_name; empty where it has none.
     name: str
+    #: Its number of ranks.
     size: int
 
 
 class Arrival(NamedTuple):
-    """One collective call: the `sequence`-th one on its communicator, and when the rank came and went.
+    """One collective call: when this rank came and went.
 
-    Of long runs a half, a quarter … is kept, by a hash of its sequence number: the same ones in all ranks.
-    root: its rank in MPI_COMM_WORLD, None where the call has none or it is not known.
+    Of long runs one half, one quarter, … of the calls is kept, chosen by a hash of the sequence number, so
+    that all ranks keep the same ones.
     """
 
+    #: Its key.
     communicator: str
+    #: Which of the communicator's collective calls it is.
     sequence: int
+    #: As in the manual.
     call: str
+    #: When the rank came (s).
     entered: float
+    #: When it went (s).
     left: float
+    #: Its rank in MPI_COMM_WORLD; None where the call has none or it is not known.
     root: int | None = None
 
 
 class Message(NamedTuple):
-    """One point-to-point message: the `sequence`-th one of its communicator and tag between sender and
-    receiver; kept as `Arrival` is.
+    """One point-to-point message, as its sender or its receiver saw it. Which ones are kept: see
+    `Arrival`."""
 
-    entered, left: of a sender, the call that began it (MPI_Isend's return); of a receiver, the call in which
-    it waited for it to arrive (MPI_Recv, MPI_Wait…). posted: when the receiver asked for it (MPI_Irecv), None
-    of a sender and where it is not known.
-    """
-
+    #: Its key.
     communicator: str
+    #: The program's.
     tag: int
+    #: The other rank.
     peer: int
+    #: Which of the messages from this sender to this receiver with the same communicator and tag it is.
     sequence: int
+    #: As in the manual: of a sender the call that began it, of a receiver the one that waited for it.
     call: str
+    #: When the rank came to that call (s).
     entered: float
+    #: When it left the call (s); after MPI_Isend the message may still be under way.
     left: float
+    #: Sent, or arrived (B).
     bytes: int
+    #: When the receiver asked for it, as by MPI_Irecv (s); None of a sender.
     posted: float | None = None
 
 
 class ClockReading(NamedTuple):
-    """A moment of the node's clock and what time it was in the world (Unix time); error: of that, at most, as
-    a time service told the kernel (adjtimex(2))."""
+    """The node's clock and the time of day at one moment."""
 
+    #: On the node's clock (s).
     at: float
+    #: The time of day, in seconds since 1970 (UTC).
     unix: float
+    #: Of `unix`, at most, as a time service told the kernel (s, adjtimex(2)).
     error: float
 
 
 class Snapshot(NamedTuple):
-    """Values of the library's counters at a moment of this rank's clock, by name; totals so far."""
+    """The library's counters at one moment."""
 
+    #: On the clock of the rank's node (s).
     at: float
+    #: Counter → its total so far, in its own unit.
     values: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """A performance variable of the MPI library (MPI_T). kind: counter, size, level, highwatermark, …"""
+    """A performance variable of the MPI library (MPI_T), or a software-defined event."""
 
+    #: As the library has it.
     name: str
+    #: How it counts: ``counter``, ``aggregate``, ``timer``, ``size``, ``level``, ``highwatermark``, …
     kind: str
+    #: The library's own text.
     description: str
+    #: As the library writes it: ``bytes``; empty where it says none.
     unit: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankProfile:
-    """A rank's profile; what could not be had is empty, and `notes` says why.
+    """A rank's profile. What could not be had is empty, and `notes` says why."""
 
-    began: when MPI_Init had ended; ended: when MPI_Finalize began, else the last call that is known.
-    threads: those that called MPI; mpi_by_thread: what each of them spent there. openmp_threads: those that
-    the rank was to have (OMP_NUM_THREADS). cpu_seconds: of all its threads between began and ended.
-    regions: seconds spent in each; paused: seconds in which nothing was counted (MPI_Pcontrol(0)).
-    sent, received: kept as `Arrival` says. clock: at the begin and the end, where a time service keeps it.
-    instructions, cycles: between began and ended, in user mode, None where nothing counts them.
-    """
-
+    #: Number in MPI_COMM_WORLD.
     rank: int
+    #: Size of MPI_COMM_WORLD.
     ranks: int
+    #: The node that it ran on.
     host: str
+    #: MPI's own text about its version.
     library: str
+    #: What MPI_Init_thread provided: ``single``, ``funneled``, ``serialized``, ``multiple`` or ``unknown``.
     thread_level: str
+    #: Threads that called MPI.
     threads: int
+    #: When MPI_Init had ended (s).
     began: float
+    #: When MPI_Finalize began; without it, the last moment at which a thread is known to have run (s).
     ended: float
+    #: Whether it came to MPI_Finalize.
     finalized: bool
+    #: All that it made.
     calls: Sequence[Calls] = ()
+    #: Those with whom it exchanged something.
     peers: Sequence[Peer] = ()
+    #: Those that it was in.
     communicators: Sequence[Communicator] = ()
+    #: Its collective calls, as far as they were kept.
     arrivals: Sequence[Arrival] = ()
+    #: Its messages as their sender, as far as they were kept.
     sent: Sequence[Message] = ()
+    #: Its messages as their receiver, as far as they were kept.
     received: Sequence[Message] = ()
+    #: At the begin and at the end; empty where no time service keeps the node's clock.
     clock: Sequence[ClockReading] = ()
+    #: Region → seconds spent in it; None, as empty, where the program names none.
     regions: Mapping[str, float] | None = None
+    #: Seconds in which nothing was counted (MPI_Pcontrol(0)).
     paused: float = 0.0
+    #: Counters that were read; empty where none were asked for.
     variables: Sequence[Variable] = ()
+    #: Their values, in the order of time; the last one is of the end.
     snapshots: Sequence[Snapshot] = ()
+    #: Seconds inside MPI of each thread that called it.
     mpi_by_thread: Sequence[float] = ()
+    #: Threads of OpenMP that it was to have (OMP_NUM_THREADS).
     openmp_threads: int = 1
+    #: CPU time of all its threads between `began` and `ended` (s); None where nothing tells it.
     cpu_seconds: float | None = None
+    #: In user mode between `began` and `ended`; None where nothing counts them.
     instructions: int | None = None
+    #: In user mode between `began` and `ended`; None where nothing counts them.
     cycles: int | None = None
+    #: What was odd, a sentence each.
     notes: tuple[str, ...] = ()
 
     @property

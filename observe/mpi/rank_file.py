@@ -77,17 +77,17 @@ _NOTES: Final = {
 
 
 class FileSection(NamedTuple):
-    """A section of the file: `npc_section`, as far as it is read."""
+    """A section of the file: what is read of `npc_section`."""
 
-    #: `npc_kind`.
+    #: A number of `npc_kind`.
     kind: int
-    #: Whose, by number.
+    #: Number of the thread that wrote it.
     thread: int
-    #: Of one entry.
+    #: Size of one entry (B).
     entry_bytes: int
-    #: Of its first entry, bytes from the file's begin.
+    #: Of its first entry from the file's begin (B).
     offset: int
-    #: Entries.
+    #: Number of entries.
     used: int
 
 

@@ -54,25 +54,33 @@ class NothingObserved(ValueError):
 
 
 class MemoryTraffic(NamedTuple):
-    """What a level of the memory moved in a run, on all nodes: bytes and bytes/s, by hardware counters; idle:
-    the part of the time that the CPUs were halted."""
+    """What hardware counters saw a level of the memory move in a run, on all nodes."""
 
+    #: ``MEM``, ``L3`` or ``L2``.
     level: str
+    #: Sum over the nodes (B).
     bytes: float
+    #: Sum over the nodes (B/s).
     rate: float
+    #: Share of the time that the CPUs were halted; None where nothing counts it.
     idle: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedRun:
-    """An observed run, or a region of it. scaling: against the reference, whose own is all 1. moved: of the
-    whole run, where ``--counters`` counted it."""
+    """An observed run, or one region of it."""
 
+    #: Its folder's; with the observation's own where a folder has several.
     name: str
+    #: Where the time of each went; never empty.
     ranks: tuple[Rank, ...]
+    #: Of all that is looked at, the run or the region.
     efficiency: Efficiency
+    #: Region → its efficiency; empty where the program names none.
     regions: Mapping[str, Efficiency]
+    #: Against the reference; the reference's own is all 1.
     scaling: Scaling
+    #: Of the whole run; None without ``--counters`` of bytes.
     moved: MemoryTraffic | None = None
 
     @property

@@ -20,16 +20,9 @@ from npc.observe.mpi.figure import (
     snapshots_grid,
 )
 from npc.observe.mpi.launches import profile_in
-from npc.observe.mpi.records import (
-    CollectiveAlgorithm,
-    CollectiveWait,
-    MessageWait,
-    PairTraffic,
-    Profile,
-    Rank,
-    Waits,
-)
+from npc.observe.mpi.records import CollectiveAlgorithm, PairTraffic, Profile, Rank
 from npc.observe.mpi.summary import summary
+from npc.observe.mpi.wait_records import CollectiveWait, MessageWait, Waits
 from npc.page.blocks import (
     BELOW,
     LONG,
@@ -125,13 +118,17 @@ def _ranks(profile: Profile, rows: Sequence[RankRow], observed: Observed) -> Tab
 
 
 class _WaitsInCall(NamedTuple):
-    """What ranks waited in one kind of call. number: of calls or messages. seconds: that all ranks were in
-    it. waited: seconds of these, or why they are not known. late: whom they waited for."""
+    """What ranks waited in one kind of call."""
 
+    #: Its name and its ranks, or who was late.
     call: str
+    #: Calls, or messages.
     number: int
+    #: Spent in it by all ranks (s).
     seconds: float
+    #: Part of `seconds` spent waiting, or why it is not known.
     waited: float | str
+    #: Whom they waited for, in words; empty where nothing tells.
     late: str
 
 
@@ -246,11 +243,15 @@ def _counters(report: Report, profile: Profile, name: str) -> Iterator[Block]:
 
 
 class _Course(NamedTuple):
-    """Amounts of a counter in one row of its grid, in the grid's unit. second: when there was most."""
+    """How a counter went in one row of its picture. Amounts are in the picture's unit."""
 
+    #: The row's.
     name: str
+    #: Over all moments.
     mean: float
+    #: At any moment.
     most: float
+    #: When it was most, as the column's heading has it (s).
     second: str
 
 

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from npc.observe.mpi.records import CollectiveWait, Efficiency, Profile, Waits
+from npc.observe.mpi.records import Efficiency, Profile
+from npc.observe.mpi.wait_records import CollectiveWait, Waits
 from npc.records.units import format_quantity, format_size, plural
 
 #: Calls and regions that are told.

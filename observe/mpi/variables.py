@@ -29,10 +29,13 @@ _NOT_READ: Final = {
 
 
 class RankCounters(NamedTuple):
-    """A rank's counters. notes: what was asked for and could not be had, and why."""
+    """A rank's counters."""
 
+    #: What each of them is.
     variables: tuple[Variable, ...]
+    #: Their values, in the order of time.
     snapshots: tuple[Snapshot, ...]
+    #: What was asked for and could not be had, and why; a sentence each.
     notes: tuple[str, ...]
 
 

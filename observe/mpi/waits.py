@@ -30,7 +30,7 @@ from npc.observe.mpi.matching import (
     matched_messages,
 )
 from npc.observe.mpi.profile import RankProfile
-from npc.observe.mpi.records import CollectiveWait, Kind, LateRank, MessageWait, Wait, Waits
+from npc.observe.mpi.wait_records import CollectiveWait, Kind, LateRank, MessageWait, Wait, Waits
 from npc.records.units import format_quantity, plural
 
 #: Sends that may stand until the receiver has asked.
@@ -96,24 +96,33 @@ def _largest(values: Mapping[_Key, float]) -> list[tuple[_Key, float]]:
 
 
 class _CallPlace(NamedTuple):
-    """Calls that are told together: on communicators of one name and size."""
+    """Calls that are reported together."""
 
+    #: MPI's name.
     call: str
+    #: The communicators' name.
     communicator: str
+    #: Their size.
     ranks: int
 
 
 @dataclass(slots=True)
 class _PlaceWaits:
-    """What the kept calls of a place show: number, seconds in them, who waited how long for whom, who was
-    last how often and how much it alone was late."""
+    """What the kept calls of a `_CallPlace` show."""
 
+    #: How many they are.
     kept: int = 0
+    #: Spent in them by all ranks (s).
     seconds: float = 0.0
+    #: Largest error of the clocks against each other (s).
     error: float = 0.0
+    #: Why waiting in them is not known; empty where it is.
     reason: str = ""
+    #: (rank that waited, rank that it waited for) → seconds.
     waited: defaultdict[tuple[int, int], float] = field(default_factory=lambda: defaultdict(float))
+    #: Rank → in how many calls it was the last.
     times: Counter[int] = field(default_factory=Counter)
+    #: Rank → by how many seconds it came after the last but one, in all calls.
     alone: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
 
 
@@ -193,13 +202,19 @@ def _collective(
 
 
 class _Waited(NamedTuple):
-    """How long a message from one rank to another made one of them wait for the other, in a call."""
+    """How long one message made a rank wait."""
 
+    #: Who was late.
     kind: Kind
+    #: MPI's name of the call in which the rank waited.
     call: str
+    #: The rank that waited.
     waiting: int
+    #: The rank that it waited for.
     awaited: int
+    #: 0 where it did not wait (s).
     seconds: float
+    #: The message's sender and receiver.
     way: tuple[int, int]
 
 

@@ -24,9 +24,11 @@ _NEAR: Final = 8
 
 
 class Latency(NamedTuple):
-    """Cycles until a result is there: after the instruction's values, and after its address's registers."""
+    """Cycles until the result of an instruction is there."""
 
+    #: After the values that it works with.
     value: float
+    #: After the registers of its address in memory.
     address: float
 
 
@@ -68,10 +70,13 @@ def through_memory(loop: Sequence[Instruction]) -> str:
 
 
 class _Address(NamedTuple):
-    """An address: base, index and scale, what is added to them, how far it moves an iteration (bytes)."""
+    """An address in memory, in a loop."""
 
+    #: Base, index and scale; empty texts where it has none.
     registers: tuple[str, str, str]
+    #: What is added to them in the first iteration (B).
     at: int
+    #: How far it moves from iteration to iteration (B).
     step: int
 
 

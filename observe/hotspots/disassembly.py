@@ -37,13 +37,13 @@ class NotRead(Exception):
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction. text: AT&T syntax without comments, for an assembler; intel: the same in Intel's.
+    """One instruction."""
 
-    prefixes: those that stand before the mnemonic (``lock``, ``rep``).
-    """
-
+    #: In its file.
     address: int
+    #: In AT&T's syntax without comments, as an assembler takes it.
     text: str
+    #: The same in Intel's syntax; empty where objdump has none.
     intel: str
 
     @cached_property

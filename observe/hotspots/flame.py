@@ -60,14 +60,19 @@ _UNEVEN_PART: Final = 0.25
 
 
 class Bar(NamedTuple):
-    """A frame of the tree that is drawn. depth: 0 of the root; left, share: of the whole width. uneven: the
-    ranks differ in it."""
+    """A frame of the tree that is drawn."""
 
+    #: What it shows.
     frame: Frame
+    #: Callers above it; 0 for the root.
     depth: int
+    #: Where it begins, as a share of the width.
     left: float
+    #: Its width, which is its share of all samples (0 to 1).
     share: float
+    #: What its code belongs to.
     kind: Kind
+    #: Whether ranks differ in it.
     uneven: bool
 
     @property
@@ -94,13 +99,17 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FlameGraph:
-    """A flame graph. bars: every one behind its caller and what that called before. ident, title, text: as of
-    a chart. left_out: frames that are too short to be drawn."""
+    """A flame graph."""
 
+    #: Its id on the page, as of a chart.
     ident: str
+    #: Above it.
     title: str
+    #: What it shows, in words, for those who do not see it.
     text: str
+    #: Each after its caller and after what that called before; empty without samples.
     bars: tuple[Bar, ...]
+    #: Frames that are too short to be drawn.
     left_out: int = 0
 
     @property

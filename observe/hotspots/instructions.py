@@ -66,11 +66,14 @@ _OPAQUE: Final = re.compile(
 
 
 class InstructionEffects(NamedTuple):
-    """Registers that it writes, reads as values, and reads for an address. Narrow registers count as the wide
-    ones they are part of; ``flags`` is one."""
+    """The registers that an instruction uses. Narrow registers count as the wide ones that they are part of,
+    the flags as one register, ``flags``."""
 
+    #: Whose values it changes.
     writes: frozenset[str]
+    #: Whose values it works with.
     reads: frozenset[str]
+    #: Of its address in memory.
     address: frozenset[str]
 
 

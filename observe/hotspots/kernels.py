@@ -44,12 +44,15 @@ _WORTH: Final = 0.02
 
 
 class KernelShare(NamedTuple):
-    """The part of a program's time in a routine of a library, each "" where no name tells it. functions: its
-    hotspots, the hottest first."""
+    """The part of a program's time in one routine of one library."""
 
+    #: ``dgemm``, ``fft``, …; empty where no name tells it.
     routine: str
+    #: ``OpenBLAS``, …; empty where no name tells it.
     library: str
+    #: Share of all samples (0 to 1).
     share: float
+    #: Its hotspots, the hottest first.
     functions: tuple[str, ...]
 
     def speedup(self, factor: float) -> float:
@@ -58,10 +61,13 @@ class KernelShare(NamedTuple):
 
 
 class FasterLibrary(NamedTuple):
-    """A library that does a routine faster than another with as many threads: at most `factor` times."""
+    """A library that does a routine faster than another one with as many threads."""
 
+    #: Of the program's library.
     own: KernelRate
+    #: Of the faster one.
     other: KernelRate
+    #: How many times as fast it is, at most.
     factor: float
 
 

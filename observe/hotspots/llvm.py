@@ -27,9 +27,11 @@ class NoModel(Exception):
 
 
 class Core(NamedTuple):
-    """A processor's name in LLVM, and the first version with a model of it that is believed."""
+    """A processor as LLVM knows it."""
 
+    #: LLVM's.
     name: str
+    #: The first version of LLVM whose model of it is believed.
     since: int
 
 
@@ -55,10 +57,13 @@ _AMD: Final[dict[tuple[int, int, int], Core]] = {
 
 
 class Model(NamedTuple):
-    """llvm-mca at `tool` with the model of `core`."""
+    """An llvm-mca with the processor that it models."""
 
+    #: Path of llvm-mca.
     tool: str
+    #: LLVM's.
     version: str
+    #: The processor's name in LLVM.
     core: str
 
     @property

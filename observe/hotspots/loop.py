@@ -31,12 +31,15 @@ _LEAST: Final = 1.0
 
 
 class SampledFunction(NamedTuple):
-    """Where a function was seen: the file of its machine code with its build id (empty: not known), its first
-    address there and the one after its last (None: not known), and samples by address."""
+    """A function and where in it the samples are."""
 
+    #: The file of its machine code.
     path: Path
+    #: Of that file when the program ran; empty where it is not known.
     build_id: str
+    #: Its first address in the file and the one after its last; None where the file does not say.
     range: tuple[int, int] | None
+    #: Address in the file → samples there.
     counts: Counter[int]
 
 

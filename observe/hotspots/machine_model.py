@@ -13,10 +13,12 @@ _TIMEOUT_S: Final = 60.0
 
 
 class CycleNeeds(NamedTuple):
-    """ports: cycles of an iteration on the busiest group of ports, or for dispatch where that is more (the
-    reciprocal throughput of the block); latencies: of each instruction, cycles from operands to result."""
+    """What llvm-mca says of a block of instructions."""
 
+    #: Cycles of one iteration that the busiest group of ports needs, or dispatch where that takes longer (the
+    #: block's reciprocal throughput).
     ports: float
+    #: Of each instruction, cycles from its operands to its result.
     latencies: tuple[float, ...]
 
 

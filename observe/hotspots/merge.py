@@ -41,30 +41,50 @@ _MOST_NOTES: Final = 20
 class CodeSamples(msgspec.Struct, kw_only=True):
     """Where in the machine code of a function a rank's samples are."""
 
+    #: Its symbol, or an address in hexadecimal.
     function: str
+    #: Path of its file.
     module: str
+    #: Of the file; empty where it has none.
     build_id: str
+    #: The function's first address in the file and the one after its last; None where the file does not say.
     range: tuple[int, int] | None
+    #: Address in the file, in hexadecimal → samples there.
     counts: dict[str, int]
 
 
 class RankStacks(msgspec.Struct, kw_only=True):
     """A rank's file (`npc.observe.hotspots.stack_file`)."""
 
+    #: ``ok``, or why there are no stacks.
     status: str
+    #: What recorded them: ``perf 6.1, cpu-clock``.
     source: str
+    #: Samples per second of CPU time.
     rate: float
+    #: How many there are.
     samples: int
+    #: Samples that perf could not read in time.
     lost: int
+    #: Samples whose stack does not reach the program's start.
     cut: int
+    #: Samples whose function has no symbol.
     unnamed: int
+    #: Whether perf could see the system, too.
     kernel: bool
+    #: Why hardware events are missing; empty where none are.
     counters: str
+    #: What was odd, a sentence each.
     notes: list[str]
+    #: Functions: (symbol or address, path of the file).
     frames: list[tuple[str, str]]
+    #: Nodes, parents first: (place of the parent, place in `frames`, samples, own samples).
     tree: list[tuple[int, int, int, int]]
+    #: Functions: (place in `frames`, samples of its own, kind of stack → samples, hardware event → times).
     own: list[tuple[int, int, dict[str, int], dict[str, int]]]
+    #: Of the functions with most samples of their own.
     addresses: list[CodeSamples]
+    #: As `npc.machine.processor` describes it, of a node's first rank; empty for others.
     processor: dict[str, Any] = {}
 
     def __post_init__(self) -> None:

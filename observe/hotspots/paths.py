@@ -30,17 +30,21 @@ class NoLoop(Exception):
 
 
 class Loop(NamedTuple):
-    """Its instructions in the order in which one iteration runs them. share: of the function's samples."""
+    """A loop of a function."""
 
+    #: Its instructions, in the order in which one iteration runs them.
     code: tuple[Instruction, ...]
+    #: Share of the function's samples (0 to 1).
     share: float
 
 
 @dataclass(frozen=True)
 class Graph:
-    """The basic blocks of a function by the address they begin at, and where they lead."""
+    """The basic blocks of a function, each named by the address that it begins at."""
 
+    #: Block → its instructions.
     blocks: Mapping[int, tuple[Instruction, ...]]
+    #: Block → the blocks that may follow it.
     leads: Mapping[int, tuple[int, ...]]
 
     @cached_property

@@ -25,20 +25,26 @@ _CAP_PERFMON: Final = 1 << 38
 
 
 class Perf(NamedTuple):
-    """path: empty where there is none that runs, for `problem`. compresses: what it records (zstd)."""
+    """The perf of this node."""
 
+    #: Empty where there is none that runs.
     path: str
+    #: As perf says it; empty without one.
     version: str
+    #: Why there is none, and what to do; empty where there is one.
     problem: str = ""
+    #: Whether it can compress what it records (zstd).
     compresses: bool = False
 
 
 class PerfAccess(NamedTuple):
-    """What perf may see here: the user's own processes, and the system in their stacks. line: the command
-    that would allow more, empty where nothing is missing."""
+    """What perf may show to this user."""
 
+    #: The user's own processes.
     own: bool
+    #: The system in their stacks.
     kernel: bool
+    #: The command that would allow more; empty where nothing is missing.
     line: str = ""
 
 

@@ -19,42 +19,55 @@ Bound = Literal["compute", "memory", "mpi", "io", "unknown"]
 
 
 class Frame(NamedTuple):
-    """A node of the tree; parents come before their children, the root is the first and its own parent.
+    """A node of the tree. Parents come before their children; the root is the first node and its own
+    parent."""
 
-    function: its symbol, or an address in hexadecimal where there is none. module: the file's name,
-    ``[kernel]`` for the system. samples: with those of its children; own: without. least, most: shares of the
-    rank with fewest and with most of its own samples here (with children).
-    """
-
+    #: Its place in the tree.
     parent: int
+    #: Its symbol, or an address in hexadecimal where it has none.
     function: str
+    #: The file's name; ``[kernel]`` for the system.
     module: str
+    #: Of this function and of all that it called from here.
     samples: int
+    #: Samples of this function alone.
     own: int
+    #: Share of a rank's samples that are here, of the rank with the smallest one (0 to 1).
     least: float
+    #: The same of the rank with the largest one.
     most: float
 
 
 class LoopBound(NamedTuple):
-    """A loop at rest, by `model` (llvm-mca 14.0.6, znver2). Per iteration: flop, bytes loaded and stored,
-    instructions, cycles that the execution ports need at least, cycles that the longest chain of dependencies
-    needs. clock_hz: at which it was predicted. flops: FLOP/s of one core that the slower of the two allows,
-    with all data in the first cache. share: of its function's samples. clock: how clock_hz was measured.
-    precision: of most of its FLOP, empty without any. notes: what to know of it."""
+    """The time that a loop needs at least by its machine code, with all its data in the first cache."""
 
+    #: What predicted it: ``llvm-mca 14.0.6, znver2``.
     model: str
+    #: Where the loop begins in its file, in hexadecimal.
     address: str
+    #: ``matmul.c:12``; empty where the file has no line numbers.
     source: str
+    #: FLOP of one iteration.
     flop: float
+    #: Loaded and stored in one iteration (B).
     bytes: float
+    #: Of one iteration.
     instructions: int
+    #: Cycles of an iteration that the execution ports need at least.
     port_cycles: float
+    #: Cycles of an iteration that the longest chain of dependencies needs at least; 0 without one.
     chain_cycles: float
+    #: The clock that `flops` holds for (Hz).
     clock_hz: float
+    #: FLOP/s of one core that the slower of ports and dependencies allows.
     flops: float
+    #: Share of its function's samples (0 to 1).
     share: float = 1.0
+    #: How `clock_hz` was measured.
     clock: str = ""
+    #: ``double``, ``single`` or ``half``, of most of its FLOP; empty without any.
     precision: str = ""
+    #: In which way the bound may be wrong, a sentence each.
     notes: tuple[str, ...] = ()
 
     @property
@@ -64,19 +77,28 @@ class LoopBound(NamedTuple):
 
 
 class Hotspot(NamedTuple):
-    """A function by its own samples. share: of all samples; least, most: of the ranks'; bound: what it waits
-    for, with the evidence. loop: its hottest loop, None where none was found or modelled, for `loop_reason`.
-    metrics: of counters where there are any (``ipc``, ``llc_misses_per_instruction``)."""
+    """A function in which many stacks end."""
 
+    #: Its symbol, or an address in hexadecimal where it has none.
     function: str
+    #: The file's name; ``[kernel]`` for the system.
     module: str
+    #: Share of all samples that are its own (0 to 1).
     share: float
+    #: The same of the samples of the rank with the smallest share.
     least: float
+    #: The same of the samples of the rank with the largest share.
     most: float
+    #: What it waits for.
     bound: Bound
+    #: How that is known, or why it is not.
     evidence: str
+    #: Its hottest loop; None where there is none, or no model of it.
     loop: LoopBound | None = None
+    #: Why `loop` is None; empty where it is not, and where nobody looked for one.
     loop_reason: str = ""
+    #: Of hardware counters: ``ipc``, ``llc_misses_per_instruction``, ``loads_from_memory`` (loads under way
+    #: at a time); empty where there are none.
     metrics: Mapping[str, float] = {}
 
     def speedup(self, factor: float) -> float:
@@ -89,16 +111,23 @@ class Hotspot(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hotspots:
-    """rate: samples a second of CPU time; samples: of all ranks; ranks: that left some; source: what recorded
-    (perf 6.1, cpu-clock). unresolved: share of samples whose function has no symbol. status: ``ok`` or why
-    there are none."""
+    """The stacks of all ranks in one tree, and the functions in which they spend most time."""
 
+    #: ``ok``, or why there are none.
     status: str
+    #: What recorded them: ``perf 6.1, cpu-clock``.
     source: str = ""
+    #: Samples per second of CPU time.
     rate: float = 0.0
+    #: Of all ranks.
     samples: int = 0
+    #: How many left stacks.
     ranks: int = 0
+    #: Share of the samples whose function has no symbol (0 to 1).
     unresolved: float = 0.0
+    #: The tree, without what is rare.
     frames: tuple[Frame, ...] = ()
+    #: Those with most samples of their own first.
     hotspots: tuple[Hotspot, ...] = ()
+    #: What was odd, a sentence each.
     notes: tuple[str, ...] = ()

@@ -27,20 +27,22 @@ class HotLoop(NamedTuple):
     place: str
     #: What predicted its cycles.
     model: str
-    #: Of most of its FLOP.
+    #: ``double``, ``single`` or ``half``, of most of its FLOP.
     precision: str
-    #: Of all samples, 0 to 1.
+    #: Share of all samples (0 to 1).
     share: float
     #: Of a node that were in use.
     cores: int
+    #: The clock that its cycles are of (Hz).
     clock_hz: float
-    #: Of one iteration, as are `bytes` and the cycles.
+    #: FLOP of one iteration.
     flop: float
-    #: Loaded and stored.
+    #: Loaded and stored in one iteration (B).
     bytes: float
-    #: That the execution ports need at least.
+    #: Cycles of an iteration that the execution ports need at least.
     port_cycles: float
-    #: That the longest chain of dependencies needs; 0 where none goes from iteration to iteration.
+    #: Cycles of an iteration that the longest chain of dependencies needs; 0 where none goes from iteration
+    #: to iteration.
     chain_cycles: float
 
     @property

@@ -36,6 +36,7 @@ _SETTLED_S: Final = 0.1
 class _Recorded(msgspec.Struct):
     """What `npc.observe.hotspots.recorder` says at its end."""
 
+    #: How many stacks were recorded.
     samples: int = 0
 
 

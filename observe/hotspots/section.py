@@ -118,7 +118,9 @@ def _speedup(function: Hotspot, factor: float) -> Cell:
 class _LoopOfFunction(NamedTuple):
     """The hottest loop of a function."""
 
+    #: The function's symbol.
     function: str
+    #: What it needs at least.
     loop: LoopBound
 
 

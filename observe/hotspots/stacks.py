@@ -49,16 +49,16 @@ _ANONYMOUS: Final = re.compile(
 
 
 class Code(NamedTuple):
-    """Where a frame of a stack is.
+    """Where a frame of a stack is."""
 
-    function: its symbol, or its address in hexadecimal, then `named` is false: where the function begins if
-    the file's unwind table tells, else the very address. module: path of the file; address: virtual one of
-    the file, or in memory where there is no file.
-    """
-
+    #: Its symbol; without one an address in hexadecimal, where the function begins if the file's unwind table
+    #: tells, else of the frame itself.
     function: str
+    #: Path of the file, or `KERNEL`, `JIT`, `NOWHERE`.
     module: str
+    #: In the file; in memory where there is no file.
     address: int
+    #: Whether `function` is a symbol.
     named: bool
 
 

@@ -20,11 +20,13 @@ Words = npt.NDArray[np.uint64]
 
 
 class Accesses(NamedTuple):
-    """pages: `npc.observe.memory.table.PAGE`, an entry for each thread that touched a page, in the order of
-    the pages; threads: of each entry; slot_ns: of a bit of ``read_slots`` and ``written_slots``."""
+    """What each thread did to each page."""
 
+    #: `npc.observe.memory.table.PAGE`: an entry for each thread that touched a page, in the order of pages.
     pages: Entries
+    #: Of each entry, the thread's number.
     threads: Integers
+    #: What a bit of ``read_slots`` and ``written_slots`` stands for (ns).
     slot_ns: int
 
     @property

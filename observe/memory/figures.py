@@ -50,38 +50,54 @@ Depths = npt.NDArray[np.uint8]
 
 
 class AccessPanel(NamedTuple):
-    """Reads or writes. depths: the number of the colour of each row and column. mean: that of the mean of all
-    threads in each column, one row. tips: what is known of each column in words."""
+    """The picture of the reads, or of the writes."""
 
+    #: ``reads`` or ``writes``.
     name: str
+    #: Number of the colour, by row and column.
     depths: Depths
+    #: The same of the mean of all threads, in one row.
     mean: Depths
+    #: What is known of each column, as text.
     tips: tuple[str, ...]
 
 
 class FirstTouch(NamedTuple):
-    """Columns from `begin` up to before `end` that were touched first by a thread of one row."""
+    """Neighbouring columns that were touched first by a thread of one row."""
 
+    #: The first column.
     begin: int
+    #: The column after the last.
     end: int
+    #: The thread's.
     row: int
+    #: What is known of them, as text.
     tip: str
 
 
 @dataclass(frozen=True, slots=True)
 class DensityMap:
-    """Accesses of each thread (rows) to each page (columns, `pages` in all). names, tips: of the rows. scale:
-    of accesses by a thread to a page. ident, title, text: as of a chart."""
+    """Accesses of each thread (rows) to each page (columns)."""
 
+    #: Its id on the page, as of a chart.
     ident: str
+    #: Above it.
     title: str
+    #: What it shows, in words, for those who do not see it.
     text: str
+    #: Of the rows.
     names: tuple[str, ...]
+    #: What is known of each row, as text.
     tips: tuple[str, ...]
+    #: Of reads, of writes; without a kind that never happened.
     panels: tuple[AccessPanel, ...]
+    #: Who touched the columns first.
     first: tuple[FirstTouch, ...]
+    #: Their number, in each panel.
     columns: int
+    #: Pages of all columns together.
     pages: int
+    #: Of accesses by one thread to one page.
     scale: Scale
 
     def ticks(self) -> tuple[Tick, ...]:
@@ -91,13 +107,17 @@ class DensityMap:
 
 
 class ThreadAccesses(NamedTuple):
-    """A row of a density in numbers. first: pages of the bins that it touched first. busiest: first and last
-    page of the bin with most accesses."""
+    """A row of a density in numbers."""
 
+    #: Its thread or threads.
     name: str
+    #: Accesses to all pages.
     reads: int
+    #: Accesses to all pages.
     writes: int
+    #: Pages of the columns that it touched first.
     first: int
+    #: First and last page of the column with most accesses.
     busiest: tuple[int, int]
 
 
@@ -324,10 +344,13 @@ def _cut(name: str) -> str:
 
 
 class Moment(NamedTuple):
-    """Touched pages by sharing in a part of the run."""
+    """How pages were shared in a part of the run."""
 
+    #: Since the rank's start (s).
     begin: float
+    #: Since the rank's start (s).
     end: float
+    #: How threads share touched pages → pages.
     pages: dict[Sharing, int]
 
 
@@ -348,20 +371,17 @@ def sharing_chart(moments: Sequence[Moment], seconds: float, ident: str, title: 
     most = max(sum(moment.pages.values()) for moment in moments)
     floors = [0.0] * len(moments)
     traces = []
+
+    def edge(heights: Sequence[float]) -> list[tuple[float, float]]:
+        return [
+            (at, y) for moment, y in zip(moments, heights, strict=True) for at in (moment.begin, moment.end)
+        ]
+
     for kind, colour in SHARING_COLOURS.items():
         heights = [floor + moment.pages.get(kind, 0) for floor, moment in zip(floors, moments, strict=True)]
         if heights != floors:
-            above = [
-                (at, y)
-                for moment, y in zip(moments, heights, strict=True)
-                for at in (moment.begin, moment.end)
-            ]
-            below = [
-                (at, y)
-                for moment, y in zip(moments, floors, strict=True)
-                for at in (moment.begin, moment.end)
-            ]
-            traces.append(Trace(kind, colour, bands=((*above, *reversed(below)),), solid=True))
+            band = (*edge(heights), *reversed(edge(floors)))
+            traces.append(Trace(kind, colour, bands=(band,), solid=True))
         floors = heights
     sums: Counter[Sharing] = Counter()
     for moment in moments:

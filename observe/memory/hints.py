@@ -81,9 +81,11 @@ _ORDER: Final = tuple(_DO)
 
 @dataclass(frozen=True, slots=True)
 class _WeightedHint:
-    """weight: part of the rank's accesses."""
+    """A hint, and how much it matters."""
 
+    #: Of one rank.
     hint: MemoryHint
+    #: Share of the rank's accesses that it is about (0 to 1).
     weight: float
 
 

@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from npc.files import read_text
 from npc.observe.elf import VARIABLE, ElfFile, SourceLine, Symbol, demangled
 from npc.observe.memory.records import StructureKind
+from npc.observe.memory.source_names import names_at
 from npc.observe.memory.table import LAYOUT, Entries, RankTable
 
 PAGE_BYTES: Final = LAYOUT.numbers["NPC_PAGE_BYTES"]
@@ -29,78 +29,79 @@ _HEAP, _MAPPED, _STACK = 1, 2, 3
 _CLAIMS: Final[Mapping[StructureKind, int]] = {"heap": 0, "global": 1, "mapped": 2, "stack": 3, "other": 4}
 #: Headers of the C++ library, whose lines are inlined into those of the program.
 _LIBRARY_SOURCE: Final = re.compile(r"/include/c\+\+/|/bits/|/gcc/")
-_NAME: Final = r"[A-Za-z_](?:\w|->|\.(?=[A-Za-z_])|::|\[[^\]=;]*\]|%)*"
-_ASSIGNED: Final = re.compile(rf"({_NAME})\s*=(?!=)")
-#: Functions that tell an address through a pointer: posix_memalign(&x, …), MPI_Alloc_mem(n, info, &x).
-_POINTED: Final = re.compile(
-    rf"\b(?:posix_memalign|MPI_Alloc_mem|MPI_Win_allocate\w*)\s*\(.*?&\s*({_NAME})", re.S
-)
-_GROWS: Final = re.compile(
-    rf"({_NAME})\.(?:resize|reserve|assign|push_back|emplace_back|insert|append)\s*\(", re.S
-)
-#: Of C++: ``std::vector<double> x(n)``, with arguments of the template inside of others.
-_CONSTRUCTED: Final = re.compile(r">\s*(?:const\s*)?([A-Za-z_]\w*)\s*[({]")
-#: A constructor's members: ``Mesh(int n) : cells(n), edges(new int[n]) {``.
-_MEMBERS: Final = re.compile(r"\)\s*:\s*(\w+\s*[({].*)\{")
-_HEADER: Final = re.compile(r"\b(?:for|if|while|switch)\s*\(")
-_ALLOCATE: Final = re.compile(r"\ballocate\s*\((.*)", re.I | re.S)
-_RETURNED: Final = re.compile(r"\breturn\b")
-#: Lines behind an allocation in which a wrapper may return it, and lines of one statement.
-_WRAPPER_LINES: Final = 20
-_STATEMENT_LINES: Final = 12
 #: What these allocate is their own: the line that called them names something else.
 _RUNTIME: Final = re.compile(r"/lib(?:gomp|omp|iomp5)\.so")
 #: Its lines say nothing of a program, also where they are known.
 _C_LIBRARY: Final = re.compile(r"/(?:libc|libpthread|ld-linux[-\w]*)[.-][\d.]*so")
 #: Files that are not the program's own.
 _SYSTEM: Final = ("/usr/", "/lib")
-_FORTRAN: Final = (".f", ".for", ".f77", ".f90", ".f95", ".f03", ".f08")
 
 
 class Module(NamedTuple):
-    """A program or library as it is loaded. bias: address in memory less address in the file."""
+    """A program or library as it is loaded."""
 
+    #: Its file.
     path: str
+    #: First address in memory.
     begin: int
+    #: Address in memory after its last.
     end: int
+    #: An address in memory less the same address in the file (B).
     bias: int
+    #: The file's symbols; None where it cannot be read.
     elf: ElfFile | None
 
 
 class NamedStructure(NamedTuple):
-    """As of `npc.observe.memory.records.Structure`. element: bytes of an array's elements, 0 where that is
-    not known. address: of a variable, 0 of others."""
+    """A structure, before its accesses are known (`npc.observe.memory.records.Structure`)."""
 
+    #: The variable's; empty until one is given to an allocation that has none.
     name: str
+    #: What it is.
     kind: StructureKind
+    #: Place in the source, or a file's name; empty where nothing tells.
     where: str
+    #: Most bytes at a time (B).
     bytes: int
+    #: How many; 1 of a variable.
     allocations: int
+    #: Size of an array's element, or of a single variable (B); 0 where it is not known.
     element: int = 0
+    #: Of a variable in memory; 0 of all else.
     address: int = 0
 
 
 class Layout(NamedTuple):
-    """structures: with unique names. extents: `EXTENT`, where they lie, in the order of their beginnings;
-    kind: the smaller, the more it counts where several claim the same words. small: the largest allocation of
-    each structure is below a page."""
+    """What lies where in a process's memory."""
 
+    #: With unique names.
     structures: list[NamedStructure]
+    #: `EXTENT`: where they lie, in the order of their begins. Where several claim the same words, the one
+    #: with the smallest ``kind`` gets them.
     extents: Entries
+    #: Places in `structures` of those whose largest allocation is below a page.
     small: set[int]
 
 
 class AllocationSite(NamedTuple):
-    """Where an allocation was made. variable: empty where the source does not tell."""
+    """Where an allocation was made."""
 
+    #: Empty where the source does not tell.
     variable: str
+    #: ``matmul.c:12``, or ``app+0x1234`` where the file has no line numbers.
     where: str
 
 
 class _Region(NamedTuple):
+    """A mapping of /proc/PID/maps."""
+
+    #: First address in memory.
     begin: int
+    #: Address in memory after its last.
     end: int
+    #: Where it begins in its file (B).
     offset: int
+    #: Of the file, or what it is: ``[heap]``; empty for anonymous memory.
     path: str
 
 
@@ -402,96 +403,3 @@ def _offset(callers: Sequence[int], modules: Sequence[Module]) -> str:
     for module, address in own or callers_in_modules:
         return f"{Path(module.path).name}+{address - module.bias:#x}"
     return f"{callers[0]:#x}" if callers and callers[0] else ""
-
-
-def names_at(line: SourceLine) -> tuple[tuple[str, ...], bool]:
-    """The variables that are allocated in a line of a source, and whether the function returns them: then it
-    is a wrapper and its callers tell. Nothing where the source is not there."""
-    lines = _source(line.file)
-    if not 0 < line.number <= len(lines):
-        return (), False
-    if Path(line.file).suffix.lower() in _FORTRAN:
-        return _fortran_names(lines, line.number), False
-    statement = _statement(lines, line.number)
-    names: list[str] = []
-    if match := _MEMBERS.search(statement):
-        names = [word.strip().partition("(")[0].partition("{")[0] for word in split_outside(match[1])]
-        return tuple(names), False
-    for part in _without_headers(statement).split(";"):
-        for pattern in (_POINTED, _ASSIGNED, _GROWS, _CONSTRUCTED):
-            if match := pattern.search(part):
-                names.append(re.sub(r"^this->", "", match[1]))
-                break
-    behind = "\n".join(lines[line.number : line.number + _WRAPPER_LINES])
-    function = re.split(r"^}", behind, maxsplit=1, flags=re.M)[0]
-    returns = [re.search(rf"\breturn\b[^;]*\b{re.escape(name)}\s*\)?\s*;", function) for name in names]
-    return tuple(names), bool(_RETURNED.search(statement)) if not names else all(returns)
-
-
-def _statement(lines: Sequence[str], number: int) -> str:
-    """The statement that a line belongs to, without comments: it may begin some lines earlier."""
-    text = _without_comments(lines[number - 1])
-    for earlier in range(number - 2, max(number - _STATEMENT_LINES, -1), -1):
-        above = _without_comments(lines[earlier]).strip()
-        if above.endswith((";", "{", "}", ":")) or above.startswith("#"):
-            break
-        text = f"{above}\n{text}"
-    return text
-
-
-def _without_headers(text: str) -> str:
-    """Without what stands in parentheses behind for, if and the like, but where it allocates."""
-    place = 0
-    while match := _HEADER.search(text, place):
-        inside = ",".join(split_outside(text[match.end() :]))
-        if "alloc" in inside:
-            place = match.end()
-        else:
-            text = text[: match.start()] + text[match.end() + len(inside) + 1 :]
-    return text
-
-
-def _without_comments(line: str) -> str:
-    return re.sub(r"/\*.*?\*/|//.*", "", line)
-
-
-def _fortran_names(lines: Sequence[str], number: int) -> tuple[str, ...]:
-    text = lines[number - 1].partition("!")[0]
-    for line in lines[number : number + _STATEMENT_LINES]:
-        if not text.rstrip().endswith("&"):
-            break
-        text = text.rstrip()[:-1] + line.partition("!")[0].strip().removeprefix("&")
-    if match := _ALLOCATE.search(text):
-        items = [word.rpartition("::")[2].strip() for word in split_outside(match[1])]
-        return tuple(
-            item.partition("(")[0].strip()
-            for item in items
-            if "(" in item and "=" not in item.partition("(")[0]
-        )
-    match = _ASSIGNED.search(text)
-    return (match[1],) if match else ()
-
-
-def split_outside(text: str) -> list[str]:
-    """Parts between commas that are in no parentheses, to the parenthesis that closes them all."""
-    parts: list[str] = []
-    depth = begin = 0
-    for place, letter in enumerate(text):
-        if letter == "(":
-            depth += 1
-        elif letter == ")":
-            depth -= 1
-            if depth < 0:
-                return [*parts, text[begin:place]]
-        elif letter == "," and depth == 0:
-            parts.append(text[begin:place])
-            begin = place + 1
-    return [*parts, text[begin:]]
-
-
-@lru_cache(maxsize=256)
-def _source(path: str) -> tuple[str, ...]:
-    try:
-        return tuple(read_text(Path(path), "replace").splitlines())
-    except OSError:
-        return ()

@@ -21,22 +21,34 @@ SMALL_BLOCKS: Final = "small heap blocks"
 
 
 class ThreadPieces(NamedTuple):
-    """What a thread did to the part of a page that is of one structure, in the order of structures, pages and
-    threads. lines: of the page, a bit each, that count for this structure; read_words, written_words: of
-    these, (pieces, 8)."""
+    """What threads did to parts of pages, in columns. A piece is one thread's use of one page, as far as the
+    page belongs to one structure. Pieces are in the order of structures, pages and threads."""
 
-    entry: Integers  # of Accesses.pages
+    #: Place in `Accesses.pages`.
+    entry: Integers
+    #: Its number.
     structure: Integers
+    #: The page's number.
     page: Words
+    #: The thread's number.
     thread: Integers
+    #: Accesses.
     reads: Integers
+    #: Accesses.
     writes: Integers
+    #: The first access, since the rank's start (ns).
     first: Words
+    #: The last access, since the rank's start (ns).
     last: Words
+    #: Words of 8 bytes that it read, a bit each, (pieces, 8).
     read_words: Words
+    #: Words of 8 bytes that it wrote, a bit each, (pieces, 8).
     written_words: Words
+    #: Parts of the run in which it read, a bit each of `Accesses.slot_ns`.
     read_slots: Words
+    #: Parts of the run in which it wrote, a bit each of `Accesses.slot_ns`.
     written_slots: Words
+    #: Cache lines of the page that belong to the structure, a bit each.
     lines: Words
 
     def take(self, which: Integers | Flags) -> ThreadPieces:
@@ -45,10 +57,13 @@ class ThreadPieces(NamedTuple):
 
 
 class _Claims(NamedTuple):
-    """A structure's words in a page: `page` is its number among those that were touched."""
+    """Which structure claims which words of which page, in columns."""
 
+    #: Its place among the touched pages.
     page: Integers
+    #: Its number.
     structure: Integers
+    #: Words of 8 bytes, a bit each, (claims, 8).
     words: Words
 
 

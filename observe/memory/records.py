@@ -24,16 +24,20 @@ SHARINGS: Final[tuple[Sharing, ...]] = ("private", "read-shared", "write-shared"
 
 
 class Density(NamedTuple):
-    """Accesses to a structure by thread (rows) and by bins of `pages` pages each (columns), aggregated as far
-    as the eye needs. Bins begin at the structure's first touched page; several allocations follow one after
-    the other. threads: the first thread of each row, which stands for `group` threads from this one on, as
-    far as they touched it. first: which thread first touched most pages of the bin; −1: nobody."""
+    """Accesses to a structure by thread (rows) and page (columns), as coarse as a picture can show. Columns
+    begin at the structure's first touched page; several allocations follow one after the other."""
 
+    #: Pages of a column.
     pages: int
+    #: The first thread of each row.
     threads: tuple[int, ...]
+    #: By row and column.
     reads: tuple[tuple[int, ...], ...]
+    #: By row and column.
     writes: tuple[tuple[int, ...], ...]
+    #: Of each column, the thread that touched most of its pages first; −1 where that is not known.
     first: tuple[int, ...]
+    #: A row stands for this many threads, from its first one on.
     group: int = 1
 
 
@@ -48,28 +52,37 @@ def _is_whole(density: Density) -> bool:
 
 
 class Structure(NamedTuple):
-    """A variable, the allocations of one place, a stack.
+    """A variable, all allocations of one place in the source, or a stack."""
 
-    name: of the variable (``B``, ``malloc#3`` where none is known), once in a rank; where: ``matmul.c:12``
-    or empty; bytes: at most at a time; allocations: how many (1 of a global). pages: that were touched, and
-    of these by sharing. threads: how many touched it. first_thread touched most of its pages first:
-    `first_share` of them. lines, words: cache lines that were touched, and their words of 8 bytes.
-    """
-
+    #: The variable's; ``malloc#3`` where none is known. A rank has each name once.
     name: str
+    #: What it is.
     kind: StructureKind
+    #: ``matmul.c:12`` of an allocation, a file's name of a variable; empty where nothing tells.
     where: str
+    #: Most bytes at a time (B).
     bytes: int
+    #: How many; 1 of a variable.
     allocations: int
+    #: Accesses of all threads.
     reads: int
+    #: Accesses of all threads.
     writes: int
+    #: That were touched.
     pages: int
+    #: How threads share its touched pages → pages; kinds without any are left out.
     sharing: Mapping[Sharing, int]
+    #: How many touched it.
     threads: int
+    #: The thread that touched most of its pages first; −1 where several structures are put together.
     first_thread: int
+    #: Share of its touched pages that `first_thread` touched first (0 to 1).
     first_share: float
+    #: Accesses by thread and page; None of structures that have no picture.
     density: Density | None = None
+    #: Cache lines that were touched.
     lines: int = 0
+    #: Words of 8 bytes that were touched.
     words: int = 0
 
 
@@ -81,73 +94,102 @@ def _check_densities(structures: Iterable[Structure]) -> None:
 
 
 class SharedLine(NamedTuple):
-    """A cache line that threads contend for though they use different words of it (false sharing), or the
-    same ones (`kind` write-shared). offset: of the line in its structure, bytes. words: of each thread what
-    it uses, as text (``thread 1 writes counts[1]``). reads, writes: accesses of all threads."""
+    """A cache line that several threads use and some of them write."""
 
+    #: Name of the structure that it belongs to.
     structure: str
+    #: That structure's place in the source.
     where: str
+    #: Of the line from the structure's begin (B).
     offset: int
+    #: ``false-shared`` where they use different words of it, ``write-shared`` where they use the same.
     kind: Sharing
+    #: Those that use it much.
     threads: tuple[int, ...]
+    #: Accesses of all of `threads`.
     reads: int
+    #: Accesses of all of `threads`.
     writes: int
+    #: What each thread uses of it, as text: ``thread 1 writes counts[1]``.
     words: tuple[str, ...]
 
 
 class SharingInterval(NamedTuple):
-    """A part of the run: touched pages of a structure by sharing."""
+    """How a structure was shared in a part of the run."""
 
+    #: Since the rank's start (s).
     begin: float
+    #: Since the rank's start (s).
     end: float
+    #: Its name.
     structure: str
+    #: How threads share pages that were touched in this part → pages.
     sharing: Mapping[Sharing, int]
 
 
 class NumaUse(NamedTuple):
-    """Of a structure on a node with several NUMA nodes. pages: by the node on which they lie. remote: share
-    of the accesses from CPUs of another node than the page's; interleaved, local: that share at best if
-    pages were spread evenly, and if each lay where most of its accesses come from."""
+    """Where the pages of a structure lie, on a machine with several NUMA nodes."""
 
+    #: Its name.
     structure: str
+    #: NUMA node → pages that lie there.
     pages: Mapping[int, int]
+    #: Share of the accesses that come from CPUs of another NUMA node than the page's (0 to 1).
     remote: float
+    #: The same share if pages were spread evenly over the NUMA nodes.
     interleaved: float
+    #: The same share if each page lay where most of its accesses come from.
     local: float
 
 
 class MemoryHint(NamedTuple):
-    """What looks wrong, what was seen, and what to do. rule: its short name (``false sharing``, ``first
-    touch``); gain: of what at most, as text, where it can be told. rank: where it was seen most; ranks: how
-    many show it."""
+    """What looks wrong with a structure, and what to do."""
 
+    #: Its short name: ``false sharing``, ``first touch``.
     rule: str
+    #: The structure's name.
     structure: str
+    #: What was seen.
     evidence: str
+    #: What to do.
     do: str
+    #: What that brings at most, as text; empty where nothing tells.
     gain: str = ""
+    #: The rank in which it weighs most.
     rank: int = 0
+    #: How many ranks show it.
     ranks: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankMemory:
-    """One rank's. reads, writes: of all structures. seconds: of the run as observed, which is never the timed
-    one. threads: seen. guarded: sampling, the share of the pages that was looked at in an interval at a time.
-    """
+    """The memory of one rank."""
 
+    #: Number in MPI_COMM_WORLD; 0 of a program without MPI.
     rank: int
+    #: The node that it ran on.
     host: str
+    #: From its start to its end as it was observed, so slowed down (s).
     seconds: float
+    #: How many were seen.
     threads: int
+    #: Accesses to all structures.
     reads: int
+    #: Accesses to all structures.
     writes: int
+    #: Those with most accesses first.
     structures: tuple[Structure, ...] = ()
+    #: Cache lines that threads contend for, those with most accesses first.
     lines: tuple[SharedLine, ...] = ()
+    #: Sharing over time, of the structures that have pictures.
     intervals: tuple[SharingInterval, ...] = ()
+    #: Where pages lie; empty where nothing tells, for `numa_reason`.
     numa: tuple[NumaUse, ...] = ()
+    #: Why `numa` is empty.
     numa_reason: str = ""
+    #: Share of the pages that were looked at in an interval, where accesses were sampled (0 to 1).
     guarded: float = 1.0
+    #: What was odd, a sentence each.
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -156,21 +198,29 @@ class RankMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """status: ``ok`` or why there is nothing. source: what looked (``instrumented by gcc 12.2``, ``mprotect
-    every 0.1 s``). page_bytes, line_bytes: of the machine. ranks: those that are kept in detail, of
-    `ranks_seen`; rest: the structures of all others, summed up. slowdown: run time over that without
-    looking, None where it is not known."""
+    """The memory of all ranks of a program."""
 
+    #: ``ok``, or why there is nothing.
     status: str
+    #: How accesses were seen.
     mode: MemoryMode = "counting"
+    #: What saw them, in words: ``first accesses of a page, every 0.1 s``.
     source: str = ""
+    #: Size of a page (B).
     page_bytes: int = 4096
+    #: Size of a cache line (B).
     line_bytes: int = 64
+    #: Ranks that were observed.
     ranks_seen: int = 0
+    #: Those that are kept in detail.
     ranks: tuple[RankMemory, ...] = ()
+    #: Structures of all other ranks, those of the same name and place summed.
     rest: tuple[Structure, ...] = ()
+    #: What looks wrong, what harms most first.
     hints: tuple[MemoryHint, ...] = ()
+    #: Run time over that of the program alone; None where it is not known.
     slowdown: float | None = None
+    #: What was odd, a sentence each.
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

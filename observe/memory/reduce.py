@@ -51,12 +51,17 @@ _OBSTACLES: Final = {
 
 
 class RankFile(msgspec.Struct, kw_only=True):
-    """What a rank leaves. status: ``ok``, or why there is nothing else."""
+    """What a rank leaves."""
 
+    #: ``ok``, or why there is nothing else.
     status: str = "ok"
+    #: How accesses were seen.
     mode: MemoryMode = "counting"
+    #: What saw them, in words.
     source: str = ""
+    #: Size of a page (B).
     page_bytes: int = 4096
+    #: None where there is nothing, for `status`.
     memory: RankMemory | None = None
 
 

@@ -230,9 +230,11 @@ def _first(structure: Structure) -> Cell:
 
 
 class _LineOfRank(NamedTuple):
-    """A cache line that threads contend for, and in which rank."""
+    """A cache line that threads contend for."""
 
+    #: The rank whose threads they are.
     rank: int
+    #: What is known of it.
     line: SharedLine
 
 

@@ -46,11 +46,13 @@ Classes = npt.NDArray[np.int8]
 
 
 class SharingGroups(NamedTuple):
-    """Of the pieces: where the groups of one page and structure begin, the class of each group
-    (`SHARINGS` by number), and which pieces overlap another one."""
+    """How pages are shared. A group is the pieces of one page and structure."""
 
+    #: Where the groups begin among the pieces.
     starts: Integers
+    #: Of each group, a place in `SHARINGS`.
     classes: Classes
+    #: Of each piece, whether another thread used the page in the same part of the run.
     overlaps: Flags
 
 
@@ -124,14 +126,19 @@ def _leading_zeros(bits: int) -> int:
 
 
 class ContendedLine(NamedTuple):
-    """Of a line that threads contend for: its address, entries that take part, and the words of each that it
-    uses much (a bit each)."""
+    """A cache line that threads contend for."""
 
+    #: In memory.
     address: int
+    #: Of the threads that take part, places in `Accesses.pages`.
     entries: Integers
+    #: Of each entry, words of the line that the thread uses much, a bit each.
     words: tuple[int, ...]
+    #: Of each entry, those of them that it writes.
     written: tuple[int, ...]
+    #: Of all threads that use the line.
     accesses: int
+    #: ``false-shared`` where they use different words, ``write-shared`` where they use the same.
     kind: Sharing
 
 

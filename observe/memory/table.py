@@ -48,21 +48,21 @@ Entries = npt.NDArray[Any]
 
 
 class RankTable(NamedTuple):
-    """What is in a process's file. Entries are those in use."""
+    """What is in a process's file, without entries that were never used."""
 
-    #: `HEADER`.
+    #: One `HEADER`.
     header: Any
-    #: `PAGE`, by thread.
+    #: Thread → its `PAGE` entries.
     pages: dict[int, Entries]
-    #: `OBJECT`.
+    #: `OBJECT`: allocations.
     objects: Entries
     #: `THREAD`.
     threads: Entries
-    #: `TOUCH`, of a program that was sampled.
+    #: `TOUCH`: accesses that were seen; empty of a program that was counted.
     touches: Entries
-    #: `INTERVAL`, of a program that was sampled.
+    #: `INTERVAL`: of sampling; empty of a program that was counted.
     intervals: Entries
-    #: `PLACE`.
+    #: `PLACE`: on which NUMA node pages lie.
     places: Entries
     #: The text of /proc/self/maps.
     maps: str

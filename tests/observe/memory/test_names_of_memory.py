@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from npc.observe.elf import SourceLine
-from npc.observe.memory.names import names_at
 from npc.observe.memory.reduce import rank_memory
+from npc.observe.memory.source_names import names_at
 from tests.made.memory_tables import PAGE_BYTES, MadeTables
 
 HEAP = 0x7F0000000000

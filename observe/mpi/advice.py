@@ -1,8 +1,8 @@
 """What the profiles of a program's ranks show: who is slow, who waits for whom, and what MPI does meanwhile.
 
-What a change brings is bounded by the run itself: without its waiting no rank is done sooner than in the time
-that it did not wait, so the run still takes as long as the rank that waited least (the bound of Wang, 2023,
-Eq. 3.7: runtime is at least the longest computation).
+The gain of a change has an upper bound: without any waiting, each rank still needs the time in which it did
+not wait. So the run takes at least as long as the rank with most of that time (Wang, 2023, Eq. 3.7: runtime
+is at least the longest computation).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from npc.roofline.mpi import ONE_AT_A_TIME, find_callers, least_seconds, mpi_cei
 from npc.roofline.result import ApplicationMessages
 
 add_words(Path(__file__).with_name("rules.toml"))
-#: What costs less of the run is not worth anybody's time.
+#: What costs a smaller share of the run is not worth a change.
 _WORTH: Final = 0.05
-#: A node is slow where the typical rank on it computes for so much longer than on the others.
+#: A node is slow where its median rank computes so many times as long as that of the other nodes.
 _SLOWER: Final = 1.05
-#: Messages up to this size cost their latency, whatever is in them.
+#: Messages below this size (B) take about the latency of an empty one.
 _SMALL: Final = 1024
 #: Where most of a program's messages are unexpected, its receives come late.
 _MOSTLY: Final = 0.5
@@ -117,7 +117,7 @@ def late_senders(run: Run) -> Judgement:
             continue
         gain = _at_most(launch.profile, {rank.rank: _waited(waits, rank) for rank in launch.profile.ranks})
         if gain is None or gain < 1 + _WORTH:
-            continue  # a rank that waits for nobody holds the others up: that is its load
+            continue  # one rank waits for nobody: the others wait because it has more to do
         worst = max(late, key=lambda wait: wait.waited)
         evidence = (
             f"{launch.name}: ranks wait {_share(waited, launch.profile)} of their time, "
@@ -215,7 +215,7 @@ def _unexplained(launch: ProfiledLaunch, needed: float) -> list[Hint]:
         return []
     evidence = (
         f"{launch.name}: of {_seconds(inside)} inside MPI a rank, {_seconds(waited)} are waiting for other "
-        f"ranks, as far as that was seen, and its calls need {_seconds(needed)} by the tests of their kind: "
+        f"ranks, as far as it could be seen; its calls need {_seconds(needed)} by tests of the same calls: "
         f"{_seconds(rest)} ({_percent(rest / profile.seconds)} of the run) are something else"
     )
     rests = {rank.rank: rank.mpi - needed - _waited(waits, rank) for rank in profile.ranks}
@@ -224,7 +224,7 @@ def _unexplained(launch: ProfiledLaunch, needed: float) -> list[Hint]:
 
 
 def _callers(run: Run) -> list[tuple[ApplicationMessages, ProfiledLaunch]]:
-    """What the programs sent, beside what was seen inside their MPI."""
+    """What each program sent, with the profile of the same launch."""
     launches = newest(profiled_launches(run))
     if not launches:
         return []
@@ -240,8 +240,8 @@ def _callers(run: Run) -> list[tuple[ApplicationMessages, ProfiledLaunch]]:
 
 
 def _slow_host(profile: Profile) -> tuple[str, float] | None:
-    """The node all of whose ranks compute longer than every rank elsewhere, and how many times as long as is
-    typical there; None where there is no such node."""
+    """The node on which every rank computes longer than all ranks elsewhere, and the ratio of the medians;
+    None where there is no such node."""
     loads: defaultdict[str, list[float]] = defaultdict(list)
     for rank in profile.ranks:
         loads[rank.host].append(rank.computing)
@@ -256,22 +256,23 @@ def _slow_host(profile: Profile) -> tuple[str, float] | None:
 
 
 def _host_and_not_rank(host: str, runs: Sequence[ProfiledLaunch]) -> bool:
-    """Whether it is the node: several ranks were slow on it at once, or other ones in other runs. One rank
-    that is always the same may have more to do."""
+    """Whether the node is slow, and not a rank with more to do: several ranks were slow on it at once, or
+    different ones in different runs."""
     placed = [frozenset(rank for rank, where in run.profile.hosts.items() if where == host) for run in runs]
     return len(set(placed)) > 1 or any(len(ranks) > 1 for ranks in placed)
 
 
 def _without(profile: Profile, host: str) -> float | None:
-    """How many times as fast at most if the node's ranks computed as long as the slowest elsewhere."""
+    """How many times as fast the run is at most if the node's ranks computed only as long as the slowest rank
+    elsewhere."""
     slowest = max(rank.computing for rank in profile.ranks)
     others = max(rank.computing for rank in profile.ranks if rank.host != host)
     return _faster(profile.seconds, slowest - others)
 
 
 def _at_most(profile: Profile, saved: Mapping[int, float]) -> float | None:
-    """How many times as fast at most if each rank saved its seconds of `saved`: the run lasts as long as the
-    rank that saves least."""
+    """How many times as fast the run is at most if each rank saved its seconds of `saved`: it then takes
+    as long as the rank that is left with most."""
     still = max(rank.seconds - max(0.0, saved[rank.rank]) for rank in profile.ranks)
     return _faster(profile.seconds, profile.seconds - still)
 
@@ -281,7 +282,7 @@ def _waited(waits: Waits | None, rank: Rank) -> float:
 
 
 def _messages(rank: Rank) -> float:
-    """Seconds in calls of point-to-point messages, waiting included."""
+    """Seconds in point-to-point calls, including waiting."""
     return sum(made.seconds for name, made in rank.calls.items() if _POINT_TO_POINT.search(name.lower()))
 
 
@@ -290,7 +291,8 @@ def _faster(seconds: float, saved: float) -> float | None:
 
 
 def _region(profile: Profile) -> str:
-    """The region in which balance would bring most, if it is more than half of what it brings in all."""
+    """The region in which balancing would gain most, if that is more than half of the gain in the whole
+    run."""
     efficiency, regions = profile.efficiency, profile.regions
     worst = max(regions, key=lambda name: regions[name].gain, default="")
     return worst if worst and efficiency and regions[worst].gain > efficiency.gain / 2 else ""

@@ -1,11 +1,12 @@
-"""Which algorithms the collectives of a program ran by, from the messages that MPI sent for them.
+"""Which algorithms the collectives of a program used, from the messages that MPI sent for them.
 
-Open MPI's monitoring tells how many messages went from each rank to each other inside of collectives, all of
-them together; the profiles tell how many calls there were. How many calls each algorithm made is the solution
-of a linear program: no pair of ranks sends more than was counted, every call has an algorithm, and as many
-messages as possible are explained; one more algorithm must explain a hundredth of them more, so that what MPI
-sends for new communicators is none. It is told where nearly all messages are explained; where several
-solutions are as good, their algorithms are told together. (Eberius, 2020, section 3.8, compares by eye.)
+Open MPI's monitoring counts the messages from each rank to each other rank inside of collectives, all
+collectives together; the profiles count the calls. How many calls used which algorithm is the solution of a
+linear program: no pair of ranks sends more than was counted, every call has an algorithm, and as many
+messages as possible are explained. Each further algorithm must explain another hundredth of the messages, so
+the few messages that MPI sends for new communicators are not taken for one. A result is given only where
+nearly all messages are explained; where several solutions are equally good, it names the algorithms of all.
+(Eberius, 2020, section 3.8, compares by eye.)
 """
 
 from __future__ import annotations
@@ -21,18 +22,19 @@ from npc.observe.mpi.patterns import Messages, patterns
 from npc.observe.mpi.profile import RankProfile
 from npc.observe.mpi.records import Algorithms, CollectiveAlgorithm, operation
 
-#: Collectives of more ranks are not told apart: everybody with everybody is too much to look at.
+#: Collectives of more ranks are left out: the linear program has a row for each pair of ranks.
 _MOST_RANKS: Final = 256
-#: MPI sends messages of its own, as for new communicators: so much of all may stay without explanation.
+#: Share of the messages that may stay unexplained: MPI also sends some for new communicators.
 _UNEXPLAINED: Final = 0.01
-#: These send a large message in pieces, one after another down the same tree.
+#: Operations that send a large message in pieces, one after another along the same tree.
 _SEGMENTED: Final = frozenset(("bcast", "reduce"))
-#: Solutions with as few algorithms that are looked for.
+#: Most solutions that are looked for, all with the same number of algorithms.
 _MOST_SOLUTIONS: Final = 6
-#: Calls of different roots on one communicator that are looked at.
+#: Most roots of one operation on one communicator.
 _MOST_ROOTS: Final = 8
-#: Counts are whole numbers; a solver's are not: of calls, and of the messages that a solution may lack.
+#: The solver's numbers of calls are whole numbers to this precision.
 _WHOLE: Final = 0.01
+#: Messages by which a solution may explain less than the best one and still count as equally good.
 _SLACK: Final = 1e-3
 
 Members = tuple[int, ...]
@@ -90,7 +92,7 @@ def algorithms_of(profiles: Sequence[RankProfile], flows: Iterable[RankFlow]) ->
 
 
 def _collectives(profiles: Sequence[RankProfile], reasons: dict[str, str]) -> Iterator[_Collective]:
-    """What was called; adds the reasons for what cannot be looked at."""
+    """The collectives that were called; adds to `reasons` why others are left out."""
     sizes = {
         communicator.key: communicator.size for profile in profiles for communicator in profile.communicators
     }
@@ -126,7 +128,8 @@ def _collectives(profiles: Sequence[RankProfile], reasons: dict[str, str]) -> It
 def _by_root(
     collective: _Collective, roots: Mapping[int | None, int], reasons: dict[str, str]
 ) -> Iterator[_Collective]:
-    """Calls with a root, one for each; of several roots all calls have to be known."""
+    """One collective for each root of an operation that has roots. With several roots, the root of every call
+    must be known."""
     known = {root: number for root, number in roots.items() if root in collective.members}
     if collective.operation not in ("bcast", "reduce", "gather", "gatherv", "scatter", "scatterv"):
         yield collective
@@ -142,8 +145,8 @@ def _by_root(
 def _solve(
     collectives: Sequence[_Collective], sent: Mapping[tuple[int, int], int]
 ) -> tuple[float, list[dict[str, tuple[float, float]]]] | str:
-    """(messages explained, for each collective algorithm → least and most times that its messages were sent);
-    or why there is no solution."""
+    """(messages explained, for each collective its algorithms → least and largest number of times that their
+    messages were sent); or why there is no solution."""
     # A tree's messages are sent once for a call; where that explains nothing, large ones went in pieces.
     for in_pieces in (frozenset[str](), _SEGMENTED):
         solved = _solved(collectives, sent, in_pieces)
@@ -155,8 +158,8 @@ def _solve(
 def _solved(
     collectives: Sequence[_Collective], sent: Mapping[tuple[int, int], int], in_pieces: frozenset[str]
 ) -> tuple[float, list[dict[str, tuple[float, float]]]] | None:
-    """The same, where only the operations `in_pieces` may send an algorithm's messages several times a call;
-    None without a solution."""
+    """As `_solve`, where only the operations `in_pieces` may send an algorithm's messages several times a
+    call; None without a solution."""
     import numpy as np
     from scipy.optimize import linprog
 
@@ -201,8 +204,8 @@ def _solved(
 def _simplest(
     groups: Any, weights: Any, penalty: float, upper: Any, bounds: Any, equal: Mapping[str, Any]
 ) -> tuple[set[int], float]:
-    """The algorithms (rows of `groups`) of the best solutions, all that are as good, and how many messages
-    these explain; an algorithm more must explain `penalty` messages more."""
+    """The algorithms (rows of `groups`) of all equally good best solutions, and how many messages these
+    explain. Each further algorithm must explain `penalty` more messages."""
     import numpy as np
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -238,8 +241,8 @@ def _simplest(
 def _limits(
     collectives: Sequence[_Collective], columns: Sequence[_Column], sent: Mapping[tuple[int, int], int]
 ) -> dict[tuple[tuple[int, int], ...], int]:
-    """(column, messages of one call) of each pair of ranks → how many the pair sent; of pairs that are alike
-    the one that sent least is the limit."""
+    """For each pair of ranks: (column, messages of one call) of all that it takes part in → how many messages
+    it sent. Of pairs with the same terms the one that sent least is the limit."""
     by_pair: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for place, column in enumerate(columns):
         members = collectives[column.collective].members
@@ -283,8 +286,8 @@ def _sizes(classes: Iterable[int]) -> tuple[int | None, int | None]:
 
 
 def _parts(by_class: Mapping[int, int], times: Mapping[str, int]) -> dict[str, tuple[int | None, int | None]]:
-    """Algorithm → its sizes, if the library changes it as messages grow, in one way only that fits the
-    numbers of calls."""
+    """Algorithm → (smallest, largest size), as a library that changes its algorithm with the size uses them;
+    empty where not exactly one order of the algorithms fits the numbers of calls."""
     classes = sorted(by_class)
     sums = list(accumulate((by_class[class_] for class_ in classes), initial=0))
     solutions = []

@@ -1,8 +1,8 @@
 """Builds the profiling library for a program's MPI, once, by the site's own compiler wrapper.
 
-The library is kept (`npc.observe.built`) by its sources, the MPI and the compiler. It is not linked with the
-MPI, of which it has the handles and constants of mpi.h: MPICH's serves Intel MPI, MVAPICH and Cray MPICH as
-well (the MPICH ABI), and Open MPI 4's serves Open MPI 5.
+A built library is kept and used again for the same sources, MPI and compiler (`npc.observe.built`). It is
+compiled with mpi.h for handles and constants, but not linked with libmpi. So one for MPICH also serves Intel
+MPI, MVAPICH and Cray MPICH (the MPICH ABI), and one for Open MPI 4 serves Open MPI 5.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _FLAGS: Final = ("-std=gnu11", "-O1", "-fPIC", "-shared", "-Wl,--as-needed", "-W
 _LIBRARIES: Final = ("-ldl", "-lpthread", "-lm")
 #: Names of libmpi: Open MPI's and MPICH's, Debian's MPICH, Cray's.
 _LIBMPI: Final = re.compile(r"^\s*(?:\S*/)?(libmpi(?:ch)?(?:_\w+)?\.so[.\d]*) => (\S+)", re.M)
-#: Those of its companions, which no program has without it.
+#: Libraries that come along with libmpi and are not meant.
 _NO_MPI: Final = re.compile(r"libmpi_(?:mpifh|usempi|cxx|java|f90|f77|abi)")
 _COMPILERS: Final = ("mpicc", "mpicc.openmpi", "mpicc.mpich", "mpigcc", "mpiicc", "mpiicx", "cc")
-#: In processes of their own, since a library may do anything when it is loaded: which version a library is,
-#: which of the functions it has that are named on the input, and which one mpi4py loads.
+#: Three programs, each in a process of its own, since a library may do anything when it is loaded. They print
+#: a library's version; those of the functions named on the input that it has; the libraries mpi4py loads.
 _VERSION: Final = """
 import ctypes, sys
 text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
@@ -139,7 +139,7 @@ def find_compiler(mpi: Path | None, launcher: str) -> Compiler:
             return compiler
         if compiler.family == family:
             offered = run([sys.executable, "-IS", "-c", _OFFERED, str(mpi)], " ".join(compiler.declared))
-            # a program may look for what its MPI lacks, and shall not find it in the profiling library
+            # A program may test whether its MPI has a function; the profiling library must not pretend it.
             return compiler._replace(declared=compiler.declared.intersection(offered.stdout.split()))
         others.append(f"{path} is {compiler.family}'s")
     if not others:
@@ -148,7 +148,7 @@ def find_compiler(mpi: Path | None, launcher: str) -> Compiler:
 
 
 def _candidates(mpi: Path | None, launcher: str) -> Iterator[str]:
-    """Beside the MPI and beside the launcher before those in PATH; each once."""
+    """Paths of compilers, each once: first beside the MPI, then beside the launcher, then in PATH."""
     folders = []
     if mpi is not None:
         folders += [parent / "bin" for path in (mpi, mpi.resolve()) for parent in path.parents[1:4]]
@@ -161,14 +161,14 @@ def _candidates(mpi: Path | None, launcher: str) -> Iterator[str]:
     names = [f"mpicc.{flavour}", *_COMPILERS] if flavour in ("openmpi", "mpich") else list(_COMPILERS)
     beside = [shutil.which(str(folder / name)) for folder in folders for name in names if name != "cc"]
     everything = [*beside, *map(shutil.which, names)]
-    # the folder's links are followed, not the wrapper's, which goes by its name
+    # Links of folders are followed; a link of the wrapper is not, because its name decides what it does.
     yield from dict.fromkeys(
         str(Path(path).parent.resolve() / Path(path).name) for path in everything if path
     )
 
 
 def _examine(path: str) -> Compiler | None:
-    """What mpi.h says; None if it does not compile one."""
+    """The compiler by what its mpi.h says; None if it cannot compile mpi.h."""
     text = "#include <mpi.h>\nnpc_open OPEN_MPI OMPI_MAJOR_VERSION\nnpc_mpich MPICH_NUMVERSION\n"
     preprocessed = run([path, "-E", "-P", "-x", "c", "-"], text)
     if preprocessed.returncode:

@@ -1,7 +1,7 @@
-"""What a call of MPI costs more with the profiling library before it.
+"""The time that the profiling library adds to a call of MPI.
 
-A program of one rank calls MPI through the library and past it, in turns (``call_cost.c``). Of the two calls
-that are timed the dearer one is taken, a send and a receive with their stamps: most calls cost less.
+A program of one rank calls MPI alternately with and without the library (``call_cost.c``). Two calls are
+timed and the one with the larger cost is taken, a send and a receive with their stamps; most calls cost less.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from npc.observe.mpi.profile import RankProfile
 
 _SOURCE: Final = Path(__file__).with_suffix(".c")
 _CALLS, _BLOCKS = 2000, 41
-#: What would make the program a part of the job that this process is in.
+#: Variables by which the program would take itself for a part of this process's job.
 _OF_THE_JOB: Final = re.compile(
     r"(?:PMI|PMIX|OMPI_COMM|OMPI_UNIVERSE|PRTE|SLURM|HYDRA|MPIR|MV2_COMM|PALS|I_MPI_HYDRA)_?\w*"
 )
 
 
 def cost(library: str, launcher: Sequence[str], program: str) -> float:
-    """Seconds that a call costs more. library: put before `program` as started by `launcher`
+    """Seconds that the library adds to a call. library: for `program` as started by `launcher`
     (`npc.observe.mpi.build.library_for`). Raises NoCost."""
     measured = cached_costs(
         "mpi", {"library": library}, lambda: {"call": _measured(library, launcher, program)}
@@ -40,8 +40,8 @@ def cost(library: str, launcher: Sequence[str], program: str) -> float:
 def overhead_of_calls(
     profiles: Sequence[RankProfile], library: str, launcher: Sequence[str], program: str
 ) -> float | None:
-    """The share of its run time that the calls of the rank with most cost more (0.01: 1 %); None where no
-    rank has called MPI for a time. Raises NoCost."""
+    """The share of its run time that the library took, of the rank with most (0.01: 1 %); None where no
+    rank was inside MPI for any time. Raises NoCost."""
     calls = {
         profile.rank: sum(entry.calls for entry in profile.calls)
         for profile in profiles

@@ -1,14 +1,15 @@
-"""The clocks of nodes against each other, from what the ranks noted in any case: nothing is sent for it.
+"""Compares the clocks of nodes by the times that the ranks noted; no message is sent for it.
 
-A message is received after it was sent, and a collective call ends after those have begun that it needs. Each
-bounds the difference of two nodes' clocks from one side (Duda et al., ICDCS 1987), and what goes both ways
-bounds it from both. Where a time service tells the kernel how wrong the node's time may be (adjtimex(2)),
-that is one, too. Of the straight lines over time that keep within all of these, none is more likely than
-another: the difference is taken in their middle, and they are its error (the convex hull of Hofmann and
-Hilgers, PDP 1998). Where no line keeps within, the run is halved.
+A message is received after it was sent, and a collective call ends after the ranks that it needs have begun
+it. Each such event bounds the difference of two nodes' clocks from one side (Duda et al., ICDCS 1987);
+messages in both directions bound it from both sides. Where a time service tells the kernel how wrong the
+node's time may be (adjtimex(2)), that is a bound, too. The difference over time is taken as a straight line
+within all bounds. Many lines fit, and none is more likely than another: the result is the middle between the
+outermost ones, and half of their distance is its error (the convex hull of Hofmann and Hilgers, PDP 1998).
+Where no line fits, the run is halved.
 
-A node that is late by the same time in whatever it does looks like one whose clock is wrong by as much. Then
-the error is as large, and it is for those who ask to see that their answer needs a smaller one.
+A node that does everything late by the same time cannot be told from a node with a wrong clock. The error is
+then as large as that time. Whoever uses a time difference must check that it is larger than the error.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from npc.observe.mpi.profile import ClockReading, RankProfile
 
 #: How fast two clocks drift apart at most, s/s: both crystals off by 100 ppm, a usual tolerance.
 DRIFT: Final = 2e-4
-#: Into 2^n pieces at most a run is halved.
+#: How often a run is halved at most.
 _HALVINGS: Final = 6
-#: What moments lose by rounding, at most: they are seconds since the node was started.
+#: Largest rounding error of a moment, in seconds since the node was started.
 _ROUNDED_S: Final = 1e-9
-#: Calls that need all their ranks, whatever these hand over; not so the v-forms, of which parts may be empty.
+#: Calls that no rank leaves before all have come. (The v-forms are not among them: parts may be empty.)
 _NEED_ALL: Final = frozenset({
     "MPI_Barrier", "MPI_Allreduce", "MPI_Allgather", "MPI_Alltoall", "MPI_Reduce_scatter_block",
 })  # fmt: skip
@@ -80,23 +81,23 @@ class Clocks:
         return at + first.seconds + (last.seconds - first.seconds) * (at - first.at) / (last.at - first.at)
 
     def error(self, one: int, other: int) -> float:
-        """How wrong the time between moments of two ranks may be; infinite where nothing tells."""
+        """How wrong the time between moments of two ranks may be (s); infinite where nothing bounds it."""
         if self._hosts[one] == self._hosts[other]:
             return 0.0
         return self._errors[self._hosts[one]] + self._errors[self._hosts[other]]
 
     def hosts(self, one: int, other: int) -> frozenset[str]:
-        """Those of two ranks."""
+        """The hosts of two ranks."""
         return frozenset((self._hosts[one], self._hosts[other]))
 
     def largest_error(self, ranks: Iterable[int]) -> float:
-        """That of any two of them."""
+        """The largest error between any two of these ranks (s)."""
         by_host = {self._hosts[rank]: self._errors[self._hosts[rank]] for rank in ranks}
         return sum(sorted(by_host.values())[-2:]) if len(by_host) > 1 else 0.0
 
     def wait(self, waiting: int, entered: float, left: float, awaited: int, came: float) -> float:
-        """How long of the call from `entered` to `left` (all moments on one clock) a rank waited for another
-        one to come."""
+        """How long a rank waited for another one to come (s), in its call from `entered` to `left`. All
+        moments are on one clock."""
         error, gap = self.error(waiting, awaited), came - entered
         return min(gap, left - entered) if gap > error and left >= came - error else 0.0
 
@@ -111,7 +112,8 @@ class Clocks:
     def _compare(
         self, profiles: Sequence[RankProfile], by_host: Mapping[str, Sequence[RankProfile]], home: str
     ) -> None:
-        """Hosts that exchange something with the first rank's, then those that do with these, and so on."""
+        """Compares the hosts that exchange something with the first rank's host, then those that exchange
+        something with these, and so on."""
         calls = list(_needing_calls(profiles))
         while unknown := by_host.keys() - self._offsets.keys():
             bounds: defaultdict[str, _Bounds] = defaultdict(_Bounds)
@@ -132,7 +134,7 @@ class Clocks:
                 return
 
     def _add_messages(self, profiles: Sequence[RankProfile], bounds: defaultdict[str, _Bounds]) -> None:
-        """Of messages between a host that is known and one that is not."""
+        """Adds the bounds by messages between a host whose offset is known and one whose is not."""
         for message in matched_messages(profiles):
             source, target = self._hosts[message.source], self._hosts[message.target]
             sent, received = message.send.entered, message.receive.left
@@ -150,7 +152,8 @@ class Clocks:
         needing: Iterable[int],
         bounds: defaultdict[str, _Bounds],
     ) -> None:
-        """Of a call that no rank of `needing` leaves before all of `needed` have entered it."""
+        """Adds the bounds by a call that no rank of `needing` leaves before all of `needed` have entered
+        it."""
         earliest, latest = -math.inf, math.inf
         entered: dict[str, float] = {}
         left: dict[str, float] = {}
@@ -177,8 +180,11 @@ class Clocks:
 def _needing_calls(
     profiles: Sequence[RankProfile],
 ) -> Iterator[tuple[CollectiveCall, Iterable[int], Iterable[int]]]:
-    """Calls that some ranks do not leave before others have entered: with these, and with those. A call of
-    nothing needs nobody, and of which one that was is not known: all of its kind are left out."""
+    """(call, ranks that must have entered it, ranks that do not leave it before).
+
+    A call without any bytes makes nobody wait. Which calls had none is not known one by one, so all calls of
+    such a name and communicator are left out.
+    """
     empty = {
         (calls.call, calls.communicator)
         for profile in profiles
@@ -213,7 +219,7 @@ class _Bounds:
     upper: list[_Point] = field(default_factory=list)
 
     def between(self, begin: float, end: float) -> _Bounds:
-        """Those of a piece of the run, and of these only those that no other two make needless."""
+        """Those of a piece of the run that are not implied by two others."""
         lower, upper = (
             [(at, sign * value) for at, value in points if begin <= at <= end]
             for sign, points in ((-1.0, self.lower), (1.0, self.upper))
@@ -233,9 +239,8 @@ class _Knot(NamedTuple):
 
 
 def _offsets(bounds: _Bounds, known_knots: Sequence[_Knot], span: tuple[float, float]) -> list[Offset]:
-    """The offset at the ends of pieces of the run, between which it is a line; empty where it is not bounded.
-
-    told: by the kernels, which is left out where it contradicts the messages."""
+    """The offset at the ends of pieces of the run; in between it is a straight line. Empty where it is not
+    bounded. known_knots: by the kernels; they are left out where they contradict the messages."""
     both = _Bounds(
         [*bounds.lower, *((knot.at, knot.low) for knot in known_knots)],
         [*bounds.upper, *((knot.at, knot.high) for knot in known_knots)],
@@ -251,7 +256,7 @@ def _offsets(bounds: _Bounds, known_knots: Sequence[_Knot], span: tuple[float, f
 
 
 def _pieces(bounds: _Bounds, begin: float, end: float, halvings: int) -> list[_Knot]:
-    """The whole run where a line keeps within the bounds, else its halves; empty where none does."""
+    """Knots of the whole run where a line fits the bounds, else of its halves; empty where none fits."""
     knots = _line(bounds.between(begin, end), begin, end)
     if knots or not halvings:
         return knots
@@ -262,9 +267,10 @@ def _pieces(bounds: _Bounds, begin: float, end: float, halvings: int) -> list[_K
 
 
 def _line(bounds: _Bounds, begin: float, end: float) -> list[_Knot]:
-    """Between what the lines lie that keep within the bounds, at `begin` and `end`; empty without any.
+    """The range of all lines that fit the bounds, at `begin` and at `end`; empty where no line fits.
 
-    A line is its values at both ends, and what is allowed of these a polygon, whose corners tell all.
+    A line is given by its values at both ends. The allowed pairs of values are a polygon; its corners have
+    the least and the largest values.
     """
     import numpy as np
 
@@ -296,7 +302,7 @@ def _line(bounds: _Bounds, begin: float, end: float) -> list[_Knot]:
 
 
 def _one_sided(bounds: _Bounds, at: float) -> _Knot:
-    """What bounds of one kind, or none, allow at a moment."""
+    """The range at a moment where there are only lower bounds, only upper ones, or none."""
     return _Knot(
         at,
         max((value - DRIFT * abs(at - moment) for moment, value in bounds.lower), default=-math.inf),
@@ -322,7 +328,8 @@ def _turns_down(first: _Point, second: _Point, third: _Point) -> bool:
 
 
 def narrowed(knots: Sequence[_Knot]) -> list[_Knot]:
-    """Each made more exact by the others, since clocks drift slowly; as it was where they contradict it."""
+    """The knots, each narrowed by the others, since clocks drift slowly; unchanged where the others
+    contradict it."""
     narrow = []
     for knot in knots:
         low, high = knot.low, knot.high
@@ -333,7 +340,7 @@ def narrowed(knots: Sequence[_Knot]) -> list[_Knot]:
     return narrow
 
 
-# --- what kernels know -----------------------------------------------------------------------------------
+# --- bounds by the kernels ---------------------------------------------------------------------------------
 
 
 def _readings(ranks: Sequence[RankProfile]) -> Sequence[ClockReading]:
@@ -341,7 +348,7 @@ def _readings(ranks: Sequence[RankProfile]) -> Sequence[ClockReading]:
 
 
 def _by_kernels(home: Sequence[ClockReading], node: Sequence[ClockReading]) -> Iterator[_Knot]:
-    """From the time of the world on both nodes, at the begin of both and at the end of both."""
+    """The offset by the time of day on both nodes, at their begins and at their ends."""
     for there, here in zip(home, node, strict=False):
         offset = (there.at - here.at) - (there.unix - here.unix)
         error = there.error + here.error + DRIFT * abs(there.unix - here.unix)

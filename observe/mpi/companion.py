@@ -1,6 +1,6 @@
-"""Has the profiling library inside a rank count its MPI, in memory that outlives the rank.
+"""Loads the profiling library into a rank; it counts MPI calls in memory that outlives the rank.
 
-Only the standard library, as in `npc.observe.rank`.
+Uses the standard library alone, as `npc.observe.rank` does.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from npc.observe.options import Companion
 
 
 class RankLibrary(Companion):
-    """A `Companion`. settings: ``library``: what is put before the program; ``variables``: of its
-    environment, which the library reads."""
+    """A `Companion`. settings: ``library``: is loaded before the program; ``variables``: environment
+    variables that the library reads."""
 
     def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
         self._target = folder / f"{name}.mpi"
@@ -32,5 +32,6 @@ class RankLibrary(Companion):
         os.environ.update(self._profile.environment(os.getppid()))
 
     def end(self) -> str:
-        """Keep what was counted as ``HOST.RANK.mpi``; why nothing was, or nothing to say."""
+        """Keep what was counted as ``HOST.RANK.mpi``. Returns why nothing was kept; empty where something
+        was."""
         return self._profile.keep(self._target)

@@ -8,11 +8,11 @@ from typing import Final
 from npc.observe.mpi.records import Profile, UnexpectedMessages, VariableTotals
 from npc.records.units import format_quantity
 
-#: Counters that are told; the document has all.
+#: Most counters that are shown; the document has all.
 _MOST: Final = 16
-#: A smaller part of unexpected messages is not told.
+#: A smaller share of possibly unexpected messages is not shown.
 _LEAST: Final = 0.01
-#: The profile's own totals are in the summary already.
+#: Prefix of the profile's own totals, which the summary already has.
 _OWN: Final = "npc::"
 _ADDED_UP: Final = frozenset({"counter", "aggregate", "timer"})
 
@@ -36,7 +36,7 @@ def _unexpected(messages: UnexpectedMessages) -> Iterator[str]:
     queue = (
         ""
         if messages.longest_queue is None
-        else f"; {messages.longest_queue} in a rank's queue were seen at most"
+        else f"; at most {messages.longest_queue} were seen in a rank's queue"
     )
     if messages.counted is not None:
         parts = [f"{messages.counted} unexpected messages"]

@@ -1,8 +1,8 @@
 """All ranks' profiles as one `npc.observe.mpi.records.Profile`, small enough for the observation document.
 
-A job of 4000 ranks leaves gigabytes of stamps at most and a few megabytes here: calls are added up over the
-ranks by region, name, size of communicator and class of size; whom a rank sent to is kept by rank as long as
-that is a sparse matrix, else by host; snapshots are kept for as many ranks or groups of hosts, and moments,
+4000 ranks may leave gigabytes in their own files; here a few megabytes are kept. Calls are added up over the
+ranks by region, name, size of communicator and class of size. Who sent to whom is kept by rank where that is
+a sparse matrix, else by host. Snapshots are kept for as many ranks or groups of hosts, and as many moments,
 as a picture can show. The ranks' own files have the rest.
 """
 
@@ -52,9 +52,9 @@ _MOST_NUMBERS: Final = 400_000
 
 def digest(profiles: Sequence[RankProfile], flows: Iterable[RankFlow] = ()) -> dict[str, Any] | None:
     """The key `profile` of the observation document, a `Profile` as JSON has it, with six significant digits;
-    None without profiles. Raises nothing for what a rank left out.
+    None without profiles. What a rank left out is no error.
 
-    flows: as MPI itself counted them, those within collectives among them.
+    flows: as MPI itself counted them, including messages within collectives.
     """
     if not profiles:
         return None
@@ -97,8 +97,8 @@ def flows_of(profiles: Iterable[RankProfile]) -> list[RankFlow]:
 
 
 def collectives_of(profiles: Iterable[RankProfile]) -> dict[str, CollectiveCalls]:
-    """Operation → collective calls, one for each rank that took part, with their own bytes; those of one rank
-    with itself are none."""
+    """Operation → collective calls, one for each rank that took part, with their own bytes. Calls on
+    communicators of one rank do not count."""
     collectives: dict[str, CollectiveCalls] = {}
     for profile in profiles:
         alone = {communicator.key for communicator in profile.communicators if communicator.size == 1}
@@ -113,8 +113,8 @@ def collectives_of(profiles: Iterable[RankProfile]) -> dict[str, CollectiveCalls
 def sizes_of(profiles: Sequence[RankProfile]) -> Counter[int]:
     """Class of size (`Calls.size_class`) → how many messages were sent.
 
-    MPI_Sendrecv has the bytes of both ways: half of them is one message. Calls to MPI_PROC_NULL are among
-    those without bytes, and send no message.
+    The bytes of MPI_Sendrecv are of both directions, so half of them is one message. Calls to MPI_PROC_NULL
+    have no bytes and send no message; they are taken out of class 0.
     """
     sizes: Counter[int] = Counter()
     for calls in _all(profiles):
@@ -146,7 +146,8 @@ def _calls(profiles: Sequence[RankProfile]) -> list[CallTotals]:
 
 
 def _peers(profiles: Sequence[RankProfile]) -> PeerMatrix:
-    """The bytes and messages that went from one to another; what was fetched went to whom fetched it."""
+    """The bytes and messages that went from one to another; fetched bytes went to the rank that fetched
+    them."""
     by_rank: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
     for flow in flows_of(profiles):
         way = (flow.target, flow.source) if flow.kind == "get" else (flow.source, flow.target)
@@ -167,7 +168,7 @@ def _peers(profiles: Sequence[RankProfile]) -> PeerMatrix:
 
 
 def _matrix(of: str, names: Sequence[str], pairs: Mapping[tuple[int, int], Sequence[int]]) -> PeerMatrix:
-    """Of the pairs with the most bytes."""
+    """The matrix of the pairs with the most bytes."""
     ordered = sorted(pairs.items(), key=lambda item: -item[1][0])
     left = [values for _, values in ordered[_MOST_PAIRS:]]
     return PeerMatrix(
@@ -179,8 +180,8 @@ def _matrix(of: str, names: Sequence[str], pairs: Mapping[tuple[int, int], Seque
 
 
 def _variables(profiles: Sequence[RankProfile]) -> list[VariableTotals]:
-    """The library's counters at each rank's end: their sum, the least and the largest, and whose that is; and
-    the largest at any moment."""
+    """The library's counters at the ranks' ends: sum, least and largest value and the rank with it, and the
+    largest value at any moment."""
     known = {variable.name: variable for profile in profiles for variable in profile.variables}
     values: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
     peaks: dict[str, float] = {}
@@ -205,8 +206,8 @@ def _variables(profiles: Sequence[RankProfile]) -> list[VariableTotals]:
 
 
 def _snapshots(profiles: Sequence[RankProfile], clocks: Clocks) -> Snapshots | None:
-    """The library's counters by moment and rank; of many ranks the means of hosts, or of groups of them. None
-    where no rank has two."""
+    """The library's counters by moment and rank; of many ranks, means over hosts or groups of hosts. None
+    where no rank has two snapshots."""
     busiest = max(profiles, key=lambda profile: len(profile.snapshots))
     if len(busiest.snapshots) < 2:
         return None
@@ -278,7 +279,7 @@ def _varies(rows: Iterable[Sequence[float | None]]) -> bool:
 
 
 def _notes(profiles: Sequence[RankProfile]) -> list[str]:
-    """What ranks noted: equal ones once."""
+    """The ranks' notes, equal ones once."""
     ranks: defaultdict[str, list[int]] = defaultdict(list)
     for profile in profiles:
         for note in profile.notes:
@@ -290,7 +291,7 @@ def _notes(profiles: Sequence[RankProfile]) -> list[str]:
 
 
 def _short(value: Any) -> Any:
-    """With six significant digits of floats, which are more than any clock here has."""
+    """The value with floats of six significant digits, which is finer than any clock here."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):

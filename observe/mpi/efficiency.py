@@ -5,10 +5,10 @@ centre of excellence; Eberius, "Providing Insight into the Performance of Distri
 Low-Level Metrics" (University of Tennessee 2020), Eq. 4.1 to 4.5. Times are seconds between MPI_Init's end
 and MPI_Finalize's begin; efficiencies are shares of 1.
 
-A rank computes while it is outside MPI. Of a rank with several threads that is known of the one that calls
-MPI; what all of them did is their CPU time less the time inside MPI, where the libraries wait by polling.
-Threads that wait for others in a loop (OMP_WAIT_POLICY=active) count as computing, so the part of OpenMP is
-an upper bound.
+A rank computes while it is outside MPI. In a rank with several threads this is known of the thread that calls
+MPI. What all threads computed is their CPU time less the time inside MPI, because MPI waits by polling, which
+takes CPU time. Threads that wait for others in a loop (OMP_WAIT_POLICY=active) count as computing, so
+OpenMP's efficiency is an upper bound.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Final
 from npc.observe.mpi.profile import WHOLE, RankProfile
 from npc.observe.mpi.records import CallStats, Efficiency, Rank
 
-#: Instructions are counted inside MPI as well, where a rank polls. Above this share of its time they would be
-#: MPI's more than the program's.
+#: Instructions are also counted inside MPI, where a rank polls. With more than this share of the time inside
+#: MPI they say too little about the program.
 _MOST_POLLING: Final = 0.05
 
 
 def load_of(profile: RankProfile) -> Rank:
-    """Where the time of a profile's rank went."""
+    """Where the rank's time went, by its profile."""
     named = profile.regions if profile.regions and set(profile.regions) != {WHOLE} else {}
     calls: dict[str, CallStats] = {}
     inside: defaultdict[str, float] = defaultdict(float)
@@ -52,8 +52,8 @@ def load_of(profile: RankProfile) -> Rank:
 def efficiency_of(loads: Sequence[Rank], gpu: Mapping[int, float] | None = None) -> Efficiency:
     """The efficiencies of a run.
 
-    gpu: of each rank, how well the kernels that it ran used its GPU (SM efficiency × warp execution
-    efficiency, Eq. 4.3); loads are then adjusted by it (Eq. 4.4), for the imbalance only. Raises ValueError
+    gpu: rank → how well its kernels used the GPU (SM efficiency × warp execution efficiency, Eq. 4.3). The
+    imbalance is then of loads that are multiplied by it (Eq. 4.4). Raises ValueError
     without ranks, and KeyError for a rank that `gpu` lacks.
     """
     if not loads:
@@ -105,8 +105,8 @@ def _imbalance(loads: Sequence[float]) -> float | None:
 
 
 def in_region(loads: Sequence[Rank], name: str) -> list[Rank]:
-    """The ranks that were in a region, as if it were the run. Of threads that do not call MPI nothing is
-    known there."""
+    """The ranks that were in a region, as if the region were the run. What threads that do not call MPI did
+    there is not known."""
     return [
         Rank(rank=load.rank, host=load.host, seconds=seconds, mpi=mpi)
         for load in loads
@@ -116,7 +116,7 @@ def in_region(loads: Sequence[Rank], name: str) -> list[Rank]:
 
 
 def efficiency_by_region(loads: Sequence[Rank]) -> dict[str, Efficiency]:
-    """Those of each region."""
+    """Region → its efficiency."""
     names = dict.fromkeys(name for load in loads for name in load.regions)
     return {name: efficiency_of(in_region(loads, name)) for name in names}
 
@@ -141,7 +141,7 @@ class Scaling:
 
 
 def scaling_of(loads: Sequence[Rank], reference: Sequence[Rank], weak: bool) -> Scaling:
-    """Eq. 3.10 to 3.13: of the same problem (strong), or of one as much larger as there are more CPUs (weak).
+    """Eq. 3.10 to 3.13, for the same problem (strong scaling) or one that grows with the CPUs (weak scaling).
 
     IPC and frequency are means over all threads; instructions and cycles are counted in user mode, inside MPI
     too, so they are unavailable where a run was there for more than 5 % of its time.
@@ -180,7 +180,7 @@ def _threads(loads: Sequence[Rank]) -> int:
 
 
 def _useful(loads: Sequence[Rank]) -> float | None:
-    """What all threads of all ranks computed; None where that of one is not known."""
+    """Seconds that all threads of all ranks computed; None where one rank's are not known."""
     known = [load.useful for load in loads if load.useful is not None]
     return sum(known) if len(known) == len(loads) else None
 

@@ -1,7 +1,7 @@
 """Pictures of what went on inside a program's MPI: calls by rank, who sent to whom, counters over time.
 
-From two ranks to thousands: rows are ranks, of too many of them nodes, of too many nodes their leaf switches,
-or neighbours where no topology tells.
+Pictures are for two ranks and for thousands: a row is a rank; a node, where there are too many ranks; where
+there are too many nodes, the nodes of a leaf switch, or neighbours where no topology is known.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from npc.records.units import format_quantity
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
 
-#: Rows of a picture at most; of one whose columns are few, so that a single slow node still has its own.
+#: Most rows of a picture; of one with few columns, so that a single slow node still has a row of its own.
 MOST_ROWS: Final = 64
 MOST_NARROW: Final = 256
-#: Number of rows, at most → their height in pixels; the width of a column of calls.
+#: Up to this number of rows → their height in pixels; the width of a column of calls in pixels.
 _HEIGHTS: Final = {24: 26.0, 64: 14.0, MOST_NARROW: 6.0}
 _WIDE: Final = 26.0
 #: Columns of calls, and of moments, at most.
 _MOST_CALLS: Final = 16
 _MOST_MOMENTS: Final = 40
-#: Calls that take less of all ranks' time have no column.
+#: Calls that take a smaller share of all ranks' time have no column.
 _LEAST: Final = 0.002
-#: Kinds of variables that only grow, so that what they gained in a while is shown (MPI-4.1, section 15.3.7).
+#: Kinds of counters that only grow; of these the increase since the moment before is shown (MPI-4.1, section
+#: 15.3.7).
 _GROWING: Final = frozenset(("aggregate", "counter", "timer"))
 #: Units as MPI libraries write them → SI.
 _UNITS: Final = {"bytes": "B", "byte": "B", "seconds": "s", "second": "s", "s": "s", "B": "B"}
@@ -53,7 +54,8 @@ class RankRow(NamedTuple):
 def rows_of(
     profile: Profile, topology: Topology | None = None, by_host: bool = False, most: int = MOST_ROWS
 ) -> list[RankRow]:
-    """Ranks, nodes, or groups of nodes, the first that are not more than `most`. by_host: no ranks."""
+    """Ranks, nodes or groups of nodes: the first of these of which there are at most `most`. by_host: not
+    ranks."""
     ordered = sorted(profile.ranks, key=lambda rank: rank.rank)
     hosts = {rank.host for rank in ordered}
     if len(ordered) <= most and not by_host:
@@ -195,8 +197,8 @@ def drawn_variables(profile: Profile) -> list[str]:
 
 
 def snapshots_grid(profile: Profile, name: str, ident: str, title: str) -> Grid:
-    """Rank, node or group × time: what a counter gained since the moment before, or a level as it was read.
-    Raises KeyError for a counter without snapshots."""
+    """Rank, node or group × time: by how much a counter grew since the moment before, or a level as it was
+    read. Raises KeyError for a counter without snapshots."""
     snapshots = profile.snapshots
     if snapshots is None:
         raise KeyError(name)
@@ -248,7 +250,7 @@ def _mean_row(rows: Sequence[Sequence[float | None]]) -> list[float | None]:
 
 
 def _gains(values: Sequence[float | None]) -> Iterator[float | None]:
-    """What was gained up to each moment since the one before; the first since the begin."""
+    """The increase since the moment before; of the first moment, since the begin."""
     yield values[0]
     for before, after in pairwise(values):
         yield None if after is None else after - (before or 0.0)

@@ -1,9 +1,9 @@
-"""Wrappers around the calls of MPI, in C, from the table `calls.toml`.
+"""Generates wrappers around the calls of MPI, in C, from the table `calls.toml`.
 
-Each call gets two functions, MPI_X and PMPI_X, that go on to the next library's function of the same name and
-tell the runtime (library/runtime.h) what its arguments mean. PMPI_X is there because Open MPI's three Fortran
-interfaces call it for everything, as do profiling libraries that stand in front; whichever is called first
-counts, what it calls within does not. So Fortran needs no wrappers of its own.
+Each call gets two functions, MPI_X and PMPI_X. They call the function of the same name in the next library
+and tell the runtime (library/runtime.h) what the arguments mean. PMPI_X is needed because Open MPI's three
+Fortran interfaces call it, as do other profiling libraries that are loaded before this one; so Fortran needs
+no wrappers of its own. Only the outermost call counts, not what it calls inside.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _wrapper(call: Call) -> str:
         ),
         *lines,
     ]
-    if call.does("pcontrol"):  # what follows the level cannot be passed on but as one pointer
+    if call.does("pcontrol"):  # of the variable arguments after the level one pointer can be passed on
         declared, passed = ["int level", "const void *region"], "level, region"
     entries = "".join(
         _entry(call, prefix, declared, ", ".join(filter(None, (passed, str(profiled)))))
@@ -81,7 +81,7 @@ def _wrapper(call: Call) -> str:
 
 
 def _entry(call: Call, prefix: str, declared: list[str], passed: str) -> str:
-    """MPI_X or PMPI_X; its name in C is another one, so that it need not agree with mpi.h about const."""
+    """MPI_X or PMPI_X. In C it has another name, so its declaration may differ from mpi.h's in const."""
     function, body = f"npc_{prefix}{call.name}", [f"return npc_wrap_{call.name}({passed});"]
     if call.does("pcontrol"):
         declared, body = ["int level", "..."], [*_REGION, *body]
@@ -93,8 +93,9 @@ def _entry(call: Call, prefix: str, declared: list[str], passed: str) -> str:
 
 
 def _as_passed(of_type: str) -> str:
-    """Handles go on as they came, in a whole register: where the program turns out to have another MPI than
-    the library was built for, an int of MPICH's would lose half of a pointer of Open MPI's."""
+    """The type in which an argument is passed on: of a handle, a whole register. If the program has another
+    MPI than the library was built for, an int (MPICH's handles) would cut off half of a pointer (Open
+    MPI's)."""
     return "uintptr_t" if of_type in _HANDLES else of_type
 
 
@@ -158,14 +159,14 @@ def _body(call: Call, going_on: str) -> list[str]:
 
 
 def _completes(call: Call) -> bool:
-    """Whether the bytes of what it receives are in its status."""
+    """Whether its status says how many bytes it received."""
     return "status" in call.args and (
         call.does("complete") or call.does("match") or any(key in call.roles for key in ("receive", "read"))
     )
 
 
 def _places(call: Call) -> list[str]:
-    """For a status that the program does not want, and for a request as it is before it ends."""
+    """Variables: for the status where the program passes none, for the request's value before the call."""
     single = call.does("complete") and "request" in call.args
     return [*(["MPI_Status own;"] * _completes(call)), *(["MPI_Request was = *request;"] * single)]
 
@@ -184,7 +185,7 @@ def _before(call: Call) -> list[str]:
     return lines
 
 
-#: Before the call, after which the handle is no more.
+#: Lines before calls that free a handle, which is invalid afterwards.
 _ENDING: Final = {
     "free_comm": "npc_comm_freed(self, *freed_comm);",
     "free_win": "npc_win_freed(self, *freed_win);",
@@ -195,7 +196,7 @@ _ENDING: Final = {
 
 
 def _after(call: Call) -> list[str]:
-    """What the runtime is told after a call that succeeded; the last line ends it."""
+    """Lines that tell the runtime about a call that succeeded; the last one ends the counting."""
     if call.does("complete"):
         return [_completed(call)]
     if call.does("start"):
@@ -239,13 +240,14 @@ def _completed(call: Call) -> str:
 
 
 def _bytes(text: str) -> str:
-    """``count*datatype`` in C; further factors are counts too."""
+    """``count*datatype`` as bytes, in C; there may be several counts."""
     *counts, datatype = text.split("*")
     return f"npc_bytes({' * '.join(f'(uint64_t){count}' for count in counts)}, {datatype})"
 
 
 def _moved(call: Call, on: str) -> tuple[list[str], str]:
-    """What is told of bytes that go somewhere, and which of them count."""
+    """Lines that tell the runtime which bytes go where, and the expression of those that count for the
+    call."""
     lines, counted = [], []
     send_tag, receive_tag = ("sendtag", "recvtag") if "sendtag" in call.args else ("tag", "tag")
     started = call.form == "init" or call.name.endswith(("_init", "_init_c"))
@@ -310,7 +312,7 @@ def _collective(call: Call, on: str) -> str:
 
 
 def _collective_bytes(call: Call) -> list[str]:
-    """`bytes` of a collective call, by what this rank is in it."""
+    """Lines that compute `bytes` of a collective call, by this rank's role in it."""
     roles = call.roles
     usual = _summed(call, roles["bytes"])
     if "in_place" in roles and "root" not in call.args:
@@ -335,7 +337,7 @@ def _collective_bytes(call: Call) -> list[str]:
 
 
 def _summed(call: Call, text: str) -> str:
-    """Bytes in C where counts may be those of several ranks."""
+    """The bytes as an expression in C, where counts may be arrays over ranks."""
     if text == "0":
         return text
     over = call.roles.get("over", "peers")

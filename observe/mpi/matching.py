@@ -1,4 +1,4 @@
-"""Which message and which collective call of one rank is which one of another, by their numbers alone."""
+"""Finds, by their sequence numbers, the same message and the same collective call in several ranks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from npc.observe.mpi.profile import Arrival, Communicator, Message, RankProfile
 
-#: Nobody leaves before everybody has come. (Of v-forms with empty parts one may: who left earlier than the
-#: last rank came has not waited for it.)
+#: Calls that no rank leaves before all have come. (In the v-forms a rank without data may leave earlier. It
+#: has then not waited for the last one, which its times show.)
 ALL_TO_ALL: Final = frozenset({
     "MPI_Barrier", "MPI_Allreduce", "MPI_Allgather", "MPI_Allgatherv", "MPI_Alltoall", "MPI_Alltoallv",
     "MPI_Alltoallw", "MPI_Reduce_scatter", "MPI_Reduce_scatter_block",
@@ -47,7 +47,7 @@ class CollectiveCall(NamedTuple):
 
 
 def matched_messages(profiles: Sequence[RankProfile]) -> Iterator[MatchedMessage]:
-    """Messages between two ranks; those of a rank to itself are none."""
+    """Messages between two ranks, without those of a rank to itself."""
     sent = {
         (profile.rank, send.peer, send.communicator, send.tag, send.sequence): send
         for profile in profiles
@@ -62,7 +62,7 @@ def matched_messages(profiles: Sequence[RankProfile]) -> Iterator[MatchedMessage
 
 
 def collective_calls(profiles: Sequence[RankProfile]) -> Iterator[CollectiveCall]:
-    """Calls of two ranks and more."""
+    """Collective calls of two or more ranks."""
     communicators = {known.key: known for profile in profiles for known in profile.communicators}
     stamped: defaultdict[tuple[str, int], dict[int, Arrival]] = defaultdict(dict)
     for profile in profiles:

@@ -1,4 +1,4 @@
-"""``npc observe --profile``: what goes on inside MPI, counted by a library between program and MPI."""
+"""``npc observe --profile``: what happens inside MPI, counted by a library between program and MPI."""
 
 from __future__ import annotations
 
@@ -119,9 +119,8 @@ class MpiObserver(RunObserver):
         yield from map("note: {}".format, profile.notes)
 
     def _beside_ranks(self, ranks: Path) -> str:
-        """A copy of the library where all nodes find it, since they share the ranks' folder and perhaps not
-        the user's cache; the library itself where nothing may be executed there, or others may write there.
-        """
+        """A copy of the library in the ranks' folder, which all nodes share; they may not share the user's
+        cache. The library itself where that folder allows no execution, or where others may write to it."""
         from npc import own_folder
         from npc.trust import others_may_write
 
@@ -131,7 +130,7 @@ class MpiObserver(RunObserver):
         try:
             own_folder.save(copy, [Path(self._library).read_bytes()])
             copy.chmod(0o700)
-        except OSError:  # where the disk is full, those who write what counts say so
+        except OSError:  # a full disk is reported by those who write the results
             copy.unlink(missing_ok=True)
             return self._library
         return str(copy)
@@ -143,7 +142,7 @@ def part_of(
     notes: Sequence[str] = (),
     overhead: partial[float | None] | None = None,
 ) -> ObservedPart:
-    """The part of an observation that these profiles make. flows: as MPI itself counted them."""
+    """The observation's part from these profiles. flows: as MPI itself counted them."""
     from npc.observe.mpi.digest import collectives_of, digest, flows_of, sizes_of
 
     messages = None

@@ -1,10 +1,11 @@
-"""Who sends to whom how often in one collective call, by algorithm: what tells algorithms apart.
+"""How many messages each rank sends to each other one in a collective call, by algorithm.
 
 Ranks are counted from 0 in the communicator. The trees, rings and exchanges are those of MPI libraries
 (Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005; Open MPI, ompi/mca/coll/base); algorithms have the names
-that `npc model fit` and `npc model predict` have for them. Where P is no power of two, P' < P the next one
-below it and M = P − P', the first M pairs of ranks join before and part afterwards: by recursive doubling M
-ranks send one message, M send lg P' + 1, the others lg P' (Eberius, 2020, section 3.8).
+that `npc model fit` and `npc model predict` have for them. Where P is no power of two, let P' be the next
+smaller one and M = P − P': in each of the first M pairs of ranks, one rank hands its data to the other before
+and gets the result afterwards. By recursive doubling M ranks then send one message, M send lg P' + 1, and the
+others lg P' (Eberius, 2020, section 3.8).
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ _CHAINS: Final = 4
 
 
 def patterns(operation: str, ranks: int, root: int = 0) -> list[tuple[str, Messages]]:
-    """The algorithms of an operation (`npc.catalogue.row.Test.operation`), none of one that is not known.
+    """The algorithms of an operation (`npc.catalogue.row.Test.operation`); empty for an unknown operation.
 
-    Those that send the same messages are under one name, joined by "or"; variants of one have the same name.
+    Algorithms that send the same messages share an entry, their names joined by "or". Variants of one
+    algorithm have the same name.
     """
     by_messages: dict[frozenset[tuple[tuple[int, int], int]], list[str]] = {}
     for name, messages in _algorithms(operation, ranks, root):
@@ -96,12 +98,12 @@ def _algorithms(operation: str, ranks: int, root: int) -> Iterable[tuple[str, Me
 
 
 def _low(rank: int) -> int:
-    """Binomial tree: without the lowest bit."""
+    """Binomial tree: the parent is the rank without its lowest bit."""
     return rank & (rank - 1)
 
 
 def _high(rank: int) -> int:
-    """Binomial tree: without the highest bit."""
+    """Binomial tree: the parent is the rank without its highest bit."""
     return rank ^ (1 << (rank.bit_length() - 1))
 
 
@@ -112,13 +114,13 @@ def _wide(rank: int) -> int:
 
 
 def _nomial(rank: int) -> int:
-    """Tree in base 4: without the lowest digit that is not 0."""
+    """Tree in base 4: the parent is the rank without its lowest digit that is not 0."""
     digit = next(place for place in range(0, rank.bit_length(), 2) if rank >> place & 3)
     return rank & ~(3 << digit)
 
 
 def _trees(ranks: int, root: int) -> list[tuple[str, dict[int, int]]]:
-    """Name and parents of each rank."""
+    """Trees: name, and the parent of each rank."""
     length = -(-(ranks - 1) // _CHAINS)
     longer = (ranks - 1) % _CHAINS or _CHAINS
 
@@ -167,21 +169,21 @@ def _shifts(ranks: int, times: Mapping[int, int]) -> Messages:
 
 
 def _around(messages: Messages, ranks: int, root: int) -> Messages:
-    """The same with ranks counted from the root."""
+    """The messages with ranks counted from the root."""
     return Counter({
         ((one + root) % ranks, (other + root) % ranks): number for (one, other), number in messages.items()
     })  # fmt: skip
 
 
 def _exchanges(members: Iterable[int]) -> Messages:
-    """Each of a power of two of members with those whose place differs in one bit."""
+    """Each member, of a power of two of them, sends to those whose place differs in one bit."""
     places = list(members)
     powers = _powers(len(places))
     return Counter({(rank, places[at ^ power]): 1 for at, rank in enumerate(places) for power in powers})
 
 
 def _parted(ranks: int) -> tuple[list[int], list[int]]:
-    """(those of the first M pairs that stay out, the P' that exchange); the even one of a pair stays out."""
+    """(ranks that stay out, the P' ranks that exchange): of the first M pairs the even rank stays out."""
     most = 1 << (ranks.bit_length() - 1)
     left = ranks - most
     return list(range(0, 2 * left, 2)), [*range(1, 2 * left, 2), *range(2 * left, ranks)]
@@ -197,8 +199,8 @@ def _recursive_doubling(ranks: int) -> Messages:
 
 
 def _rabenseifner(ranks: int) -> Messages:
-    """Reduce-scatter by halving and all-gather by doubling. Of each of the first pairs both halves of the
-    vector are exchanged first, the odd one hands over what it reduced, and gets the result at the end."""
+    """Reduce-scatter by halving, then all-gather by doubling. The ranks of each of the first M pairs exchange
+    halves of the vector first; the odd one hands over what it reduced and gets the result at the end."""
     even, others = _parted(ranks)
     within = [*even, *others[len(even) :]]
     sends = _exchanges(within) + _exchanges(within)
@@ -209,7 +211,7 @@ def _rabenseifner(ranks: int) -> Messages:
 
 
 def _joined_exchanges(ranks: int) -> Messages:
-    """The ranks from P' on each join one of the first P', which exchange."""
+    """Ranks from P' on each send to one of the first P' ranks, which exchange, and get an answer."""
     most = 1 << (ranks.bit_length() - 1)
     sends = _exchanges(range(most))
     for rank in range(most, ranks):
@@ -219,7 +221,7 @@ def _joined_exchanges(ranks: int) -> Messages:
 
 
 def _neighbour_exchange(ranks: int) -> Messages:
-    """P/2 steps with the neighbours on both sides in turns (Chen and others, 2005)."""
+    """P/2 steps, alternately with the left and the right neighbour (Chen and others, 2005)."""
     messages: Messages = Counter()
     for rank in range(ranks):
         side = 1 if rank % 2 == 0 else -1

@@ -1,8 +1,8 @@
-"""The file that the profiling library counts in: its place while a rank runs, and what is kept of it.
+"""The file that the profiling library counts in, while a rank runs and after its end.
 
-It is memory without a name, which `npc.observe.rank` holds and the library maps: whatever ends the rank, the
-numbers are there, and nothing is left behind. Its structures are those of library/file.h. Only the standard
-library, since `npc.observe.rank` has no other.
+The file is memory without a name, held open by `npc.observe.rank` and mapped by the library. So the numbers
+are still there however the rank ends, and nothing is left behind. Its structures are those of library/file.h.
+This module uses the standard library alone, as all modules that `npc.observe.rank` loads.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ LAYOUT: Final = read_header(Path(__file__).with_name("library") / "file.h")
 MAGIC: Final = LAYOUT.texts["NPC_MAGIC"] + b"\0"
 HEADER: Final = LAYOUT.structures["npc_header"]
 SECTION: Final = LAYOUT.structures["npc_section"]
-#: Of the table of sections, bytes from the file's begin.
+#: Where the table of sections begins in the file (B).
 TABLE_OFFSET: Final = HEADER.field("section").offset
-#: Why there is no profile of a program that had the library before it.
+#: Why there is no profile, although the library was loaded before the program.
 _UNSEEN: Final = (
     "the program has called no MPI that the profiling library could see (does a script unset LD_PRELOAD, "
     "or limit files by ulimit -f?)"
@@ -30,15 +30,15 @@ PROFILE: Final = "NPC_MPI_PROFILE"
 
 
 class ProfileFile:
-    """The file of one rank, before its program starts and after its end. library: to put before it; file: its
-    descriptor."""
+    """The file of one rank. library: is loaded before the program; `file` is the open file's descriptor."""
 
     def __init__(self, library: str) -> None:
         self._library = Path(library)
         self.file = _make()
 
     def environment(self, holder: int) -> dict[str, str]:
-        """What the program's environment needs: it opens the file by way of the process `holder`."""
+        """Variables of the program's environment. The program opens the file through the process `holder`,
+        which has it open."""
         if self._refusal():
             return {}
         others = os.environ.get("LD_PRELOAD")
@@ -48,7 +48,7 @@ class ProfileFile:
         }
 
     def keep(self, target: Path) -> str:
-        """Keep what was counted as `target`; why nothing was, or nothing to say."""
+        """Keep what was counted as `target`. Returns why nothing was kept; empty where something was."""
         try:
             if keep(self.file, target):
                 return ""
@@ -57,7 +57,7 @@ class ProfileFile:
         return self._refusal() or _UNSEEN
 
     def _refusal(self) -> str:
-        """Why the library is not put before the program."""
+        """Why the library is not loaded before the program; empty where it is."""
         if not self._library.exists():  # the dynamic linker would say so for every process
             return f"{self._library} is not on {os.uname().nodename}"
         if os.statvfs(self._library).f_flag & os.ST_NOEXEC:
@@ -68,7 +68,7 @@ class ProfileFile:
 
 
 def _make() -> int:
-    """A file in the node's memory; its descriptor."""
+    """The descriptor of a new file in the node's memory."""
     try:
         return os.memfd_create("npc-mpi")
     except (AttributeError, OSError):  # an older system

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-#: Regions that no MPI_Pcontrol named.
+#: The region of all that is in no region named by MPI_Pcontrol.
 WHOLE: Final = ""
 
 
@@ -196,12 +196,12 @@ class RankProfile:
 
     @property
     def seconds(self) -> float:
-        """From MPI_Init's end to MPI_Finalize's begin, less what was paused."""
+        """From MPI_Init's end to MPI_Finalize's begin, without pauses (s)."""
         return self.ended - self.began - self.paused
 
     @property
     def mpi_seconds(self) -> float:
-        """The part of it inside MPI, of the thread that spent most where several call MPI."""
+        """The part of `seconds` inside MPI, of the thread that spent most there (s)."""
         if self.mpi_by_thread:
             return max(self.mpi_by_thread)
         return sum(calls.seconds for calls in self.calls)

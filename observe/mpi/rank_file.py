@@ -58,7 +58,8 @@ _STAMP: Final = ("on", "call", "tag", "peer", "sequence", "entered", "left", "po
 _PEER_KINDS: Final = {
     _NUMBERS["NPC_USER"]: "user", _NUMBERS["NPC_PUT"]: "put", _NUMBERS["NPC_GET"]: "get",
 }  # fmt: skip
-#: Of what a time service tells the kernel, no less is believed: some say 0 (systemd-timesyncd).
+#: The clock's error is taken as at least this, in s: some time services tell the kernel 0
+#: (systemd-timesyncd).
 _TIME_SERVICE_S: Final = 0.01
 #: What a bit of the header's `notes` (npc_note) means.
 _NOTES: Final = {
@@ -96,8 +97,8 @@ class NoProfile(ValueError):
 
 
 def read_profiles(folder: Path, ranks: Iterable[WatchedRank]) -> tuple[list[RankProfile], list[str]]:
-    """The profiles of the ranks that left one in `folder` (``HOST.RANK.mpi``), and why others did not, as
-    `ranks` say."""
+    """The profiles that ranks left in `folder` (``HOST.RANK.mpi``), and notes on why others, of `ranks`, left
+    none."""
     profiles: list[RankProfile] = []
     reasons: defaultdict[str, set[int]] = defaultdict(set)
     for path in sorted(folder.glob("*.mpi")):
@@ -114,7 +115,7 @@ def read_profiles(folder: Path, ranks: Iterable[WatchedRank]) -> tuple[list[Rank
 
 
 def _named(ranks: Collection[int]) -> str:
-    """Few ranks or many."""
+    """``rank 3``, or ``5 ranks (0-4)``."""
     return f"rank {min(ranks)}" if len(ranks) == 1 else f"{plural(len(ranks), 'rank')} ({format_cpus(ranks)})"
 
 
@@ -245,7 +246,7 @@ def _ended(head: Mapping[str, Any], places: Sequence[tuple[Any, ...]]) -> int:
 
 
 def _peers(entries: Sequence[tuple[Any, ...]]) -> list[Peer]:
-    """Of all threads together."""
+    """The partners of all threads together."""
     total: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
     for rank, kind, size, messages in entries:
         total[rank, kind][0] += size
@@ -256,7 +257,7 @@ def _peers(entries: Sequence[tuple[Any, ...]]) -> list[Peer]:
 def _messages(
     entries: Sequence[tuple[Any, ...]], keys: Mapping[int, str], names: Sequence[str], *, posted: bool
 ) -> Iterator[Message]:
-    """posted: whether it is known when they were asked for."""
+    """posted: whether the entries say when the messages were asked for."""
     for on, call, tag, peer, sequence, entered, left, posted_at, size in entries:
         yield Message(
             keys[on], tag, peer, sequence, names[call], entered * 1e-9, left * 1e-9, size,
@@ -265,7 +266,7 @@ def _messages(
 
 
 def _regions(head: Mapping[str, Any], entries: Sequence[tuple[Any, ...]], ended: int) -> dict[str, float]:
-    """Seconds by name; the one that a rank without MPI_Finalize was in lasted until its end."""
+    """Region → seconds. Without MPI_Finalize the last region lasted until the rank's end."""
     spent = [nanoseconds for _, nanoseconds in entries]
     if not head["ended"] and not head["paused"]:
         spent[head["region"]] += max(0, ended - head["region_since"])

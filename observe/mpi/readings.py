@@ -10,9 +10,9 @@ from npc.observe.mpi.records import PROFILE, Profile, operation, profile_of
 from npc.records.reading import OK, Reading
 from npc.records.series import OBSERVED
 
-#: It counts collectives by the size of their communicators, which the ground floor does not know.
+#: Its part of an observation, which has collectives also by the size of their communicators.
 COLLECTIVES: Final = PROFILE
-#: Calls that take less of the ranks' time have no record of it.
+#: Calls that take a smaller share of the ranks' time have no record of their time.
 _LEAST_SHARE: Final = 0.001
 #: POP's efficiencies, by their names in a profile.
 _EFFICIENCIES: Final = {
@@ -21,8 +21,8 @@ _EFFICIENCIES: Final = {
 
 
 def readings(document: dict[str, Any]) -> Iterator[Reading]:
-    """The calls of collectives by communicator, and by the algorithm that they ran by; seconds inside MPI, in
-    all and by call, as the mean of the ranks; POP's efficiencies."""
+    """Calls of collectives by size of communicator and by algorithm; seconds inside MPI, in all and by
+    call, as means over the ranks; POP's efficiencies."""
     profile, ranks = profile_of(document), str(document["ranks"])
     if profile is None:
         return

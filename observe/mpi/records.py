@@ -1,7 +1,7 @@
 """What happened inside a program's MPI, as `npc observe` keeps it: the key `profile` of ``*.observed.json``.
 
-docs/observe.md describes every key. Times are seconds, sizes bytes; ranks are those of MPI_COMM_WORLD. What a
-newer version adds is passed over.
+docs/observe.md describes every key. Times are seconds, sizes bytes; ranks are those of MPI_COMM_WORLD. Keys
+that a newer version adds are ignored.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Rank:
 
     @property
     def useful(self) -> float | None:
-        """What all its threads computed; None where that is not known."""
+        """Seconds that all its threads computed, summed; None where that is not known."""
         if self.threads == 1:
             return self.computing
         return None if self.cpu is None else min(max(0.0, self.cpu - self.mpi), self.threads * self.computing)
@@ -303,17 +303,17 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """From MPI_Init to MPI_Finalize, of the rank that took longest."""
+        """From MPI_Init to MPI_Finalize, of the rank that took longest (s)."""
         return max((rank.seconds for rank in self.ranks), default=0.0)
 
     @property
     def share(self) -> float | None:
-        """The part of the ranks' time inside MPI; None where no rank's time is known."""
+        """Share of the ranks' time inside MPI (0 to 1); None where no rank's time is known."""
         return sum(rank.mpi for rank in self.ranks) / self.total if self.total else None
 
     @property
     def total(self) -> float:
-        """The time of all ranks."""
+        """Sum of the ranks' times (s)."""
         return sum(rank.seconds for rank in self.ranks)
 
     @property

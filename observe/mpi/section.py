@@ -44,7 +44,7 @@ from npc.report.sections import present
 
 TITLE = "Inside MPI"
 PLACE = 80
-#: Counters of a program that are drawn.
+#: Most counters of a program that are drawn.
 _MOST_COUNTERS: Final = 4
 #: Most rows of the table of calls; most ranks that have a row of their own.
 _MOST_CALLS: Final = 12
@@ -86,7 +86,7 @@ def _figure(grid: Grid, reading: str, table: Table) -> Figure:
 
 
 def _notes(profile: Profile) -> Iterator[str]:
-    """What the summary does not say: ranks without a profile or an end, and what they noted."""
+    """What the summary does not say: ranks without an end, and what ranks noted."""
     if profile.finalized < profile.profiles:
         yield f"{profile.profiles - profile.finalized} of {profile.profiles} ranks never came to MPI_Finalize"
     yield from profile.notes[:3]
@@ -176,7 +176,7 @@ def _waited(waited: float | str, records: Sequence[str]) -> Cell:
 
 
 def _algorithms(profile: Profile) -> Iterator[Block]:
-    """What the collectives ran by, as far as their messages tell."""
+    """The algorithms of the collectives, as far as their messages show them."""
     algorithms = profile.algorithms
     if algorithms is None:
         return
@@ -256,7 +256,7 @@ class _Course(NamedTuple):
 
 
 def _courses(grid: Grid) -> Table:
-    """Of each row the mean over time, and when it was most."""
+    """Of each row, the mean over time and the moment with most."""
     courses = []
     for place, name in enumerate(grid.rows):
         cells = [cell for cell in grid.cells if cell.row == place]

@@ -10,12 +10,12 @@ from npc.observe.mpi.records import Efficiency, Profile
 from npc.observe.mpi.wait_records import CollectiveWait, Waits
 from npc.records.units import format_quantity, format_size, plural
 
-#: Calls and regions that are told.
+#: Most calls and regions that are named.
 _MOST_CALLS: Final = 4
 _MOST_REGIONS: Final = 3
-#: Of its time a rank that nothing disturbs is on a CPU.
+#: Share of its time that a rank is on a CPU where nothing disturbs it.
 _BUSY: Final = 0.9
-#: What is below this part of all ranks' time is not told.
+#: What takes a smaller share of all ranks' time is left out.
 _LEAST: Final = 0.001
 
 
@@ -34,7 +34,7 @@ def summary(profile: Profile) -> list[str]:
 
 
 def _calls(profile: Profile) -> str:
-    """The calls in which ranks were longest and the sizes at which; shares of all ranks' time."""
+    """The calls that took longest, with their shares of all ranks' time and their sizes."""
     total = profile.total
     parts = [
         f"{call} {_share(spent, total)}{_size(profile, call)}"
@@ -64,8 +64,8 @@ def _off_cpu(profile: Profile) -> Iterator[str]:
     running = sum(member.cpu or 0.0 for member in known)
     if total and running < _BUSY * total:
         yield (
-            f"the ranks were on a CPU for {_share(running, total)} of the time: there are more "
-            "than CPUs, others compute there, or they sleep"
+            f"the ranks were on a CPU for {_share(running, total)} of the time: there are more ranks "
+            "than CPUs, other programs compute there, or the ranks sleep"
         )
 
 
@@ -124,9 +124,9 @@ def _waiting(profile: Profile, waits: Waits) -> Iterator[str]:
     waiting = (
         f"waiting for {', '.join(waited_kinds)}"
         if waited_kinds
-        else "no rank waits for another one to speak of"
+        else "no rank waits noticeably for another one"
     )
-    yield f"{waiting}; transfer and what else is inside MPI {_share(rest, total)}"
+    yield f"{waiting}; transfer and all else inside MPI {_share(rest, total)}"
     known = [
         collective
         for collective in waits.collectives

@@ -1,9 +1,9 @@
-"""Messages that reached their rank before a receive was posted for them, and messages out of their order.
+"""Messages that reached their rank before a receive was posted for them, and messages out of order.
 
 MPI must keep an unexpected message in a buffer and search a queue for it later (Eberius, 2020, section 3.5).
-Only MPI knows which ones they were, and whether it says so depends on how it was built. Otherwise there is a
-bound: a message cannot come before it is sent, so that one whose receive was posted earlier was expected.
-What a network delivered out of order cannot be told from outside MPI at all.
+Only MPI knows which messages these were; whether it counts them depends on how it was built. Without a count
+there is an upper bound: a message whose receive was posted before it was sent was not unexpected. Which
+messages the network delivered out of order cannot be seen from outside MPI.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from npc.observe.mpi.profile import RankProfile
 from npc.observe.mpi.records import UnexpectedMessages
 from npc.observe.mpi.waits import match_messages
 
-#: Endings of names of performance variables; the first one that an MPI has.
+#: Endings of the names of performance variables; the first one that an MPI has counts.
 _COUNTED: Final = (
     "OMPI_SPC_UNEXPECTED",  # Open MPI with --enable-spc
     "mtl_psm2_rx_sysbuf_num",  # Omni-Path: messages that had to be buffered (psm2_mq.h)
@@ -48,7 +48,7 @@ def unexpected_of(profiles: Sequence[RankProfile], clocks: Clocks | None = None)
     if queue is None:
         reasons["longest_queue"] = _NOT_COUNTED
     if not known:
-        reasons["possible"] = "of no message are the moments of sending and of posting the receive both known"
+        reasons["possible"] = "no message has both times, of its sending and of posting its receive"
     return UnexpectedMessages(
         source=source,
         counted=sum(by_rank.values()) if source else None,
@@ -90,8 +90,8 @@ def _names(profiles: Sequence[RankProfile]) -> set[str]:
 
 
 def _bound(profiles: Sequence[RankProfile], clocks: Clocks) -> tuple[int, int]:
-    """Messages of which is known when they were sent and their receives posted; those that can have come
-    first, as exactly as the clocks were compared."""
+    """Number of messages with both times, of sending and of posting the receive; how many of them can have
+    come before their receive, given the clocks' error."""
     known = possible = 0
     for match_message in match_messages(profiles, clocks)[0]:
         error = clocks.error(match_message.source, match_message.target)

@@ -1,5 +1,5 @@
-"""The counters of the library over time, as ``library/variables.c`` leaves them in a rank's file
-(library/variables.h has the structures).
+"""Reads the counters over time that ``library/variables.c`` leaves in a rank's file (structures in
+library/variables.h).
 
 Performance variables of the running MPI (MPI_T, MPI 4.0 chapter 15.3), software-defined events of the program
 and its libraries (PAPI's libsde), and the profile's own totals (``npc::calls``, …) at each moment.
@@ -77,7 +77,7 @@ def _text(field: bytes) -> str:
 
 
 def _notes(header: np.void) -> list[str]:
-    """Sentences on what was asked for and is not there."""
+    """Sentences about counters that were asked for and are missing."""
     notes = []
     if header["no_mpi_t"]:
         notes.append(f"MPI_T does not start (code {header['no_mpi_t']}): no performance variables")

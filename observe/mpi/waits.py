@@ -1,13 +1,13 @@
-"""Who waits for whom, from when ranks came to calls: without a trace, and with the clocks' error told.
+"""Who waits for whom, by the times at which ranks enter and leave calls. It needs no trace.
 
-A collective: the time until the last rank has come is waiting (of a broadcast, until the root has; of a
-reduction to one rank only the root waits). A message: a receiver waits until its sender has begun (late
-sender), a synchronous sender until its receiver has asked (late receiver). These are the wait states of
-Scalasca (Geimer et al., 2010). Moments of different nodes can be compared as exactly as their clocks
-(`npc.observe.mpi.clocks`): waiting that is shorter than the error is none, and where the error is not small
-beside the calls nothing is told.
+In a collective, ranks wait until the last one has come; in a broadcast until the root has come; in a
+reduction to one rank only the root waits. A receiver waits until its sender has begun to send (late sender),
+a synchronous sender until its receiver has asked for the message (late receiver). These are the wait states
+of Scalasca (Geimer et al., 2010). Times of different nodes are compared only as exactly as their clocks are
+(`npc.observe.mpi.clocks`): waiting that is shorter than the clocks' error does not count, and where the error
+is not small against the calls, no waiting is reported.
 
-What a rank was late for is not followed further back: who comes late because it waited itself is late.
+Causes are not followed further back: a rank that comes late because it waited itself counts as late.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from npc.observe.mpi.profile import RankProfile
 from npc.observe.mpi.wait_records import CollectiveWait, Kind, LateRank, MessageWait, Wait, Waits
 from npc.records.units import format_quantity, plural
 
-#: Sends that may stand until the receiver has asked.
+#: Sends that may wait until the receiver has asked for the message.
 _BLOCKING_SENDS: Final = frozenset({"MPI_Send", "MPI_Ssend"})
-#: Late ranks of a call, and pairs, that are told at most.
+#: Most late ranks of a call, and most pairs, that are kept.
 MOST_LATE: Final = 16
 MOST_PAIRS: Final = 256
-#: The clocks' error beside the mean time of a call, from which on waiting in it is not told. A node that is
-#: always late makes the one as large as the other.
+#: Waiting is not reported where the clocks' error is a larger share of a call's mean time. (A node that is
+#: always late makes the error as large as the waiting.)
 _VAGUE: Final = 0.5
 
 #: (waiting rank, rank waited for, kind, call) → seconds
@@ -50,9 +50,9 @@ _Key = TypeVar("_Key")
 def waits_of(profiles: Sequence[RankProfile], clocks: Clocks | None = None) -> Waits:
     """The wait states of a run.
 
-    Where only every k-th call was kept, what it shows stands for the others: of a collective in the ratio of
-    the time spent in it, of messages in the ratio of their numbers from one rank to another. clocks: those of
-    the ranks, if they were compared already.
+    Where only every k-th call was kept, the kept ones stand for all: collectives are scaled by the time spent
+    in them, messages by their number from one rank to another. clocks: of the ranks, if they were already
+    compared.
     """
     clocks = clocks or Clocks(profiles)
     pairs: _Pairs = defaultdict(float)
@@ -65,7 +65,7 @@ def waits_of(profiles: Sequence[RankProfile], clocks: Clocks | None = None) -> W
     ordered = [Wait(*who, seconds) for who, seconds in _largest(pairs) if seconds]
     if unknown := clocks.unknown():
         hosts = ", ".join(unknown[:3]) + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else "")
-        notes.insert(0, f"{hosts}: {_UNKNOWN}, so who waited for whom there is not told")
+        notes.insert(0, f"{hosts}: {_UNKNOWN}, so it is not known who waited for whom there")
     return Waits(
         collectives=tuple(collectives),
         messages=tuple(messages),
@@ -76,12 +76,12 @@ def waits_of(profiles: Sequence[RankProfile], clocks: Clocks | None = None) -> W
     )
 
 
-#: Why nothing is told where nothing bounds the difference of two clocks.
+#: Why no waiting is reported where nothing bounds the difference of two clocks.
 _UNKNOWN: Final = "nothing tells how the clocks of its nodes differ"
 
 
 def _vague(error: float, mean_s: float, what: str) -> str:
-    """Why waiting in calls of that mean time cannot be told, empty where it can."""
+    """Why waiting in calls of this mean time is not reported; empty where it is."""
     if error <= _VAGUE * mean_s:
         return ""
     known = f"the clocks of its nodes are known to {format_quantity(error, 's', 2)} only"
@@ -149,7 +149,7 @@ def _collectives(profiles: Sequence[RankProfile], clocks: Clocks, pairs: _Pairs)
 
 
 def _add(waits: _PlaceWaits, of: CollectiveCall, clocks: Clocks) -> None:
-    """One call of all its ranks."""
+    """Adds one call with all its ranks."""
     call, arrivals, root = of.call, of.arrivals, of.root
     waits.kept += 1
     waits.seconds += sum(arrival.left - arrival.entered for arrival in arrivals.values())
@@ -157,7 +157,7 @@ def _add(waits: _PlaceWaits, of: CollectiveCall, clocks: Clocks) -> None:
     if waits.error == math.inf:
         waits.reason = _UNKNOWN
     elif call not in ALL_TO_ALL | FROM_ROOT | TO_ROOT:
-        waits.reason = "whom a rank awaits in it is not told by when ranks come"
+        waits.reason = "the times at which ranks come do not show whom a rank waits for in it"
     elif call not in ALL_TO_ALL and root not in arrivals:
         waits.reason = "its root is not known"
     if waits.reason:
@@ -178,9 +178,9 @@ def _add(waits: _PlaceWaits, of: CollectiveCall, clocks: Clocks) -> None:
 def _collective(
     place: _CallPlace, waits: _PlaceWaits, calls: int, seconds: float, pairs: _Pairs
 ) -> CollectiveWait:
-    """What the kept calls show, for all of them."""
+    """Waiting in all calls, estimated from the kept ones."""
     if not waits.kept:
-        waits.reason = "the moments of no call were kept by all its ranks"
+        waits.reason = "of none of its calls have all ranks kept the times"
     elif not waits.reason:
         waits.reason = _vague(waits.error, waits.seconds / (waits.kept * place.ranks), "its calls take")
     if waits.reason:
@@ -221,7 +221,7 @@ class _Waited(NamedTuple):
 def _messages(
     profiles: Sequence[RankProfile], clocks: Clocks, pairs: _Pairs
 ) -> tuple[list[MessageWait], list[str]]:
-    """The longest first, and notes of those that tell nothing; adds to `pairs`."""
+    """The longest first, and notes about messages that could not be judged; adds to `pairs`."""
     compared, contradicted = match_messages(profiles, clocks)
     matched, notes = _told_apart(compared, clocks)
     if contradicted:
@@ -255,7 +255,8 @@ def _messages(
 
 
 def match_messages(profiles: Sequence[RankProfile], clocks: Clocks) -> tuple[list[MatchedMessage], int]:
-    """Messages between ranks whose clocks can be compared, and how many others contradict themselves."""
+    """Messages between ranks whose clocks can be compared, and how many others seem to arrive before they
+    were sent."""
     matched, contradicted = [], 0
     for message in matched_messages(profiles):
         error = clocks.error(message.source, message.target)
@@ -268,7 +269,8 @@ def match_messages(profiles: Sequence[RankProfile], clocks: Clocks) -> tuple[lis
 
 
 def _told_apart(matched: Sequence[MatchedMessage], clocks: Clocks) -> tuple[list[MatchedMessage], list[str]]:
-    """Messages between nodes whose clocks are compared well enough for them, and notes of the others."""
+    """Messages between nodes whose clocks are compared exactly enough for them, and notes about the
+    others."""
     seconds: defaultdict[frozenset[str], list[float]] = defaultdict(list)
     errors = {}
     for message in matched:
@@ -290,7 +292,7 @@ def _told_apart(matched: Sequence[MatchedMessage], clocks: Clocks) -> tuple[list
 
 
 def _late_senders(matched: Iterable[MatchedMessage], clocks: Clocks) -> Iterator[_Waited]:
-    """Of a call that waited for several messages, the one whose sender began last is the one awaited."""
+    """Where a call waited for several messages, it waited for the sender that began last."""
     calls: defaultdict[tuple[int, str, float, float], list[MatchedMessage]] = defaultdict(list)
     for message in matched:
         receive = message.receive
@@ -309,7 +311,7 @@ def _late_senders(matched: Iterable[MatchedMessage], clocks: Clocks) -> Iterator
 
 
 def _late_receivers(matched: Iterable[MatchedMessage], clocks: Clocks) -> Iterator[_Waited]:
-    """A send that stood until its receiver had asked. (An eager one is over before.)"""
+    """Sends that waited until the receiver had asked for the message. (An eager send ends earlier.)"""
     for message in matched:
         if message.send.call not in _BLOCKING_SENDS or message.receive.posted is None:
             continue

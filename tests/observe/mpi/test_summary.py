@@ -35,7 +35,7 @@ def test_ten_lines_say_where_the_time_goes_and_who_waits() -> None:
     assert "parallel efficiency 73% = load balance 78% × communication 94%" in text
     assert "load imbalance 28%: rank 3 (n1) computes 150 s where the mean is 118 s" in text
     assert "at most 32.5 s (20%) shorter" in text
-    assert "waiting for the last rank of collectives 17%, late senders 3.1%; transfer and what else" in text
+    assert "waiting for the last rank of collectives 17%, late senders 3.1%; transfer and all else" in text
     assert "MPI_Allreduce of 4 ranks: 100 calls; 73% of its 150 s is waiting, moments are known to" in text
     assert "the last one is rank 3 (n1) in 100% of the calls; others wait 110 s for it" in text
     assert "late sender: rank 1 (n0) waits 20 s for rank 0 (n0) in MPI_Recv" in text
@@ -48,7 +48,7 @@ def test_a_balanced_run_has_no_one_to_blame() -> None:
         job.compute(1.0)
         job.collective("MPI_Barrier", seconds=0.01)
     lines = lines_of(job.profiles())
-    assert "no rank waits for another one to speak of; transfer and what else is inside MPI 1.0%" in lines
+    assert "no rank waits noticeably for another one; transfer and all else inside MPI 1.0%" in lines
     assert not any("the last one is" in line for line in lines)
 
 

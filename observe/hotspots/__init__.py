@@ -1,6 +1,6 @@
-"""Where a program computes: stacks of all ranks many times a second, merged into one tree.
+"""Where a program computes: the stacks of all ranks, taken many times a second and merged into one tree.
 
-`recorder` has perf beside every rank and leaves its stacks in a file (`stack_file`), made by `stacks` of what
-``perf script`` prints. `merge` makes the run's tree and hotspots of the files of all ranks, with `bounds` for
-what a hotspot waits for, and `loop` what its loop needs at least.
+`recorder` runs perf beside every rank; `stacks` counts what ``perf script`` prints, and `stack_file` keeps it
+in a file for each rank. `merge` makes the run's tree and hotspots from all files; `bounds` says what a
+hotspot waits for, and `loop` what its loop needs at least.
 """

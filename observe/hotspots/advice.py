@@ -1,4 +1,5 @@
-"""What a program's hotspots in mathematical libraries lose against the best library measured here."""
+"""What a program would gain if its hotspots in mathematical libraries ran in the fastest library measured
+here."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from npc.report.runs import Run
 from npc.roofline.kernels import PRODUCTS, KernelRate, kernel_rates, measured_text
 
 add_words(Path(__file__).with_name("rules.toml"))
-#: What brings less of the run, or takes less of it, is not worth anybody's time.
+#: What takes a smaller share of the run, or gains less of it, is not worth a change.
 _WORTH: Final = 0.05
 
 
 @rule("slow_library")
 def slow_library(run: Run) -> Judgement:
-    """Matrix products by a library that another one beats here, or by one that no name tells."""
+    """Matrix products by a library that another one beats here, or by an unknown library."""
     programs = newest(launch for launch in run.observed if launch.part(HOTSPOTS, Hotspots))
     if not programs:
         return "no program whose stacks were taken (npc observe --hotspots)"

@@ -1,8 +1,8 @@
-"""What a hotspot waits for: by the frames of its stacks, and by hardware counters where there are any.
+"""What a hotspot waits for, by the frames of its stacks and by hardware counters where there are any.
 
-Frames of MPI (its functions and its libraries) come first, since MPI reads and writes sockets and files, too;
-then system calls of files. What is left computes or waits for memory, which only counters tell apart. Only
-the standard library.
+Frames of MPI (its functions and libraries) are looked for first, since MPI reads and writes sockets and
+files, too; then system calls of files. All other time is computing or waiting for memory, which only counters
+can tell apart. This module uses the standard library alone.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ INSTRUCTIONS: Final = "instructions"
 LLC_MISSES: Final = "LLC-load-misses"
 EVENTS: Final = (CYCLES, INSTRUCTIONS, LLC_MISSES)
 
-#: Samples of which more than this part has such a frame.
+#: A function waits for what more than this share of its samples have a frame of.
 _MOST: Final = 0.5
 #: A load from memory takes at least this long on servers since 2017 (80 to 140 ns to the own socket's
 #: memory as `lmbench lat_mem_rd` and Intel's MLC measure it). A lower value claims less.
 _MEMORY_LATENCY_S: Final = 80e-9
-#: Half of four slots a cycle retire: less than half is left to wait in (Yasin, A Top-Down Method for
-#: Performance Analysis and Counters Architecture, ISPASS 2014, section III: Retiring).
+#: Instructions per cycle from which on a function computes: half of four slots per cycle then retire, so less
+#: than half can be waiting (Yasin, A Top-Down Method for Performance Analysis and Counters Architecture,
+#: ISPASS 2014, section III: Retiring).
 _BUSY_IPC: Final = 2.0
-#: Fewer samples say nothing: the error of what n samples count is 1/√n of it.
+#: With fewer samples nothing is decided: the relative error of a count by n samples is 1/√n.
 _LEAST_SAMPLES: Final = 30
 
 _MPI_FUNCTION: Final = re.compile(r"P?MPIX?_[A-Z]\w*")
@@ -51,8 +52,8 @@ Kind = Literal["mpi", "io", "network", ""]
 
 
 def kind_of(stack: list[tuple[str, str]]) -> Kind:
-    """What a stack of (function, module) is in, if it is in MPI, in files, or in a socket that no MPI opened
-    as far as its frames tell."""
+    """Whether a stack of (function, module) is in MPI, in files, or in a socket without frames of MPI; empty
+    otherwise."""
     network = files = False
     for function, module in stack:
         if module == KERNEL:
@@ -66,7 +67,7 @@ def kind_of(stack: list[tuple[str, str]]) -> Kind:
 
 
 def is_mpi(function: str, module: str) -> bool:
-    """Whether a frame is MPI's: its interface, or a library of it or below it."""
+    """Whether a frame is MPI's: its interface, its libraries, or libraries that it is built on."""
     return bool(_MPI_FUNCTION.fullmatch(function) or MPI.fullmatch(PurePath(module).name))
 
 
@@ -75,12 +76,12 @@ def bound_of(
 ) -> tuple[Bound, str, dict[str, float]]:
     """What bounds a function, the evidence, and metrics of its counters.
 
-    samples: its own, `rate` a second; kinds: of these those in MPI, files, sockets; events: how often they
-    happened. without: why there are none.
+    samples: its own, taken `rate` times a second; kinds: how many of them are in MPI, files, sockets; events:
+    how often hardware events happened in it. without: why there are no events.
 
-    Of the time that a stack does not explain: *memory*, where by Little's law one load or more is on its way
-    from memory all the time: misses of the last-level cache × latency / time ≥ 1; hardware prefetches are
-    not among these misses, so few of them prove nothing. *compute*, where two instructions or more retire a
+    Where stacks do not decide, counters do. *memory*: by Little's law at least one load from memory is under
+    way all the time, that is, misses of the last-level cache × latency / time ≥ 1. (These misses do not
+    include hardware prefetches, so few misses prove nothing.) *compute*: at least two instructions retire per
     cycle.
     """
     evidence: tuple[tuple[Kind, Bound, str], ...] = (
@@ -99,14 +100,14 @@ def bound_of(
     if samples < _LEAST_SAMPLES:
         return "unknown", f"{text}: of {samples} samples, too few", metrics
     if metrics.get("loads_from_memory", 0.0) >= 1.0:
-        return "memory", f"{text}: a load is on its way from memory all the time", metrics
+        return "memory", f"{text}: a load from memory is under way all the time", metrics
     if metrics.get("ipc", 0.0) >= _BUSY_IPC:
         return "compute", f"{text}: {_BUSY_IPC:g} instructions a cycle or more", metrics
     return "unknown", f"{text}: neither busy nor full of misses", metrics
 
 
 def metrics_of(events: Mapping[str, int], seconds: float) -> dict[str, float]:
-    """ipc; llc_misses_per_instruction; loads_from_memory: on their way at a time, on the mean."""
+    """ipc; llc_misses_per_instruction; loads_from_memory: under way at a time, in the mean."""
     values: dict[str, float] = {}
     cycles, instructions, misses = (events.get(name) for name in EVENTS)
     if cycles and instructions:

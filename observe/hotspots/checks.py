@@ -9,12 +9,12 @@ from npc.machine.preflight import Environment, MpiTrial, check
 
 @check(
     "note",
-    "npc observe --hotspots records by it where the ranks compute",
+    "npc observe --hotspots needs it to record where the ranks compute",
     "on every node: apt-get install linux-perf (Ubuntu: linux-tools-$(uname -r); elsewhere the package perf)",
     name="perf",
 )
 def no_perf(environment: Environment, trial: MpiTrial) -> Iterator[str]:
-    """No perf, or a script in its place that finds none for this kernel."""
+    """No perf, or only a script in its place that finds none for this kernel."""
     perf = environment["tools"].get("perf")
     if perf is None:
         yield "there is no perf"
@@ -28,12 +28,12 @@ def no_perf(environment: Environment, trial: MpiTrial) -> Iterator[str]:
 
 @check(
     "note",
-    "npc observe --hotspots sees the program by it, and the system in its stacks",
+    "npc observe --hotspots needs it to see the program, and the system in its stacks",
     "as root, on every node: sysctl kernel.perf_event_paranoid=1 (2: the program alone)",
     name="perf",
 )
 def perf_sees_part(environment: Environment, trial: MpiTrial) -> Iterator[str]:
-    """perf that shows less than all to this user."""
+    """perf that may not show everything to this user."""
     from npc.observe.hotspots.perf import is_privileged, perf_access_at
 
     paranoid = environment["kernel"]["perf_event_paranoid"]
@@ -45,7 +45,7 @@ def perf_sees_part(environment: Environment, trial: MpiTrial) -> Iterator[str]:
 
 @check(
     "note",
-    "npc observe --hotspots says by it how fast the hottest loops can be",
+    "npc observe --hotspots needs it to say how fast the hottest loops can be",
     "where npc observe runs: apt-get install llvm-19 binutils (elsewhere LLVM 19 or later)",
     name="llvm-mca",
 )

@@ -1,9 +1,9 @@
 """The longest chain of dependencies that goes from one iteration of a loop into the next.
 
-Every iteration waits for the results of the one before. Of all circles in the graph of who waits for whom,
-the slowest, in cycles a round, is what no number of execution ports makes faster (the maximum cycle mean of
-an event graph: Baccelli and others, Synchronization and Linearity, 1992, chapter 2). Its value here is the
-growth of the longest path over many iterations.
+Every iteration waits for results of the one before. The slowest closed chain of instructions that wait for
+each other limits the loop, however many execution ports there are (the maximum cycle mean of an event graph:
+Baccelli and others, Synchronization and Linearity, 1992, chapter 2). It is computed here as the growth of the
+longest path per iteration, over many iterations.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 from npc.observe.hotspots.disassembly import Instruction
 from npc.observe.hotspots.instructions import effects, is_copy, reads_memory, wide_name, writes_memory
 
-#: A multiple of 1 to 6, for a circle over several iterations comes back after as many.
+#: Iterations; a multiple of 1 to 6, since a closed chain may span several iterations.
 _ROUNDS: Final = 60
 _ADDRESS: Final = re.compile(r"(-?0x[0-9a-f]+)?\((%\w+)?(?:,(%\w+),(\d))?\)")
-#: What was stored longer ago is in the cache, and waits for nothing.
+#: Iterations after which a stored value is in the cache, so that a load of it does not wait.
 _NEAR: Final = 8
 
 
@@ -33,7 +33,8 @@ class Latency(NamedTuple):
 
 
 def chain(loop: Sequence[Instruction], latencies: Sequence[Latency]) -> float:
-    """Cycles an iteration of the slowest circle through registers; what goes through memory is not in it."""
+    """Cycles per iteration of the slowest closed chain through registers; waiting through memory does not
+    count."""
     does = [effects(instruction) for instruction in loop]
     waits = [
         Latency(0.0, 0.0) if is_copy(instruction) else latency
@@ -54,9 +55,11 @@ def chain(loop: Sequence[Instruction], latencies: Sequence[Latency]) -> float:
 
 
 def through_memory(loop: Sequence[Instruction]) -> str:
-    """A load of what the loop has stored shortly before, as AT&T writes it; empty where none is seen.
+    """An instruction that loads what the loop has stored shortly before, as AT&T writes it; empty without
+    one.
 
-    Seen are addresses in the same registers, which keep their value or move by a constant an iteration.
+    Addresses are compared where they use the same registers, which keep their value or move by a constant in
+    each iteration.
     """
     places = list(enumerate(_places(loop)))
     stored = [(number, place) for number, place in places if place and writes_memory(loop[number])]
@@ -81,8 +84,9 @@ class _Address(NamedTuple):
 
 
 def _is_earlier(apart: int, step: int, in_order: bool) -> bool:
-    """Whether what is stored `apart` bytes behind a load's address was stored a few iterations before it, or,
-    where the store comes first (`in_order`), in the same one."""
+    """Whether a store `apart` bytes after a load's address was made a few iterations before the load, or,
+    where the store comes first in the loop (`in_order`), in the same iteration. step: by which both move
+    (B)."""
     if step == 0:
         return apart == 0
     iterations, rest = divmod(apart, step)
@@ -90,7 +94,8 @@ def _is_earlier(apart: int, step: int, in_order: bool) -> bool:
 
 
 def _places(loop: Sequence[Instruction]) -> list[_Address | None]:
-    """The address of each instruction's operand in memory; None without one, or where it moves otherwise."""
+    """The address of each instruction's operand in memory; None without one, and where it does not move by a
+    constant."""
     moves = [_moves(instruction) for instruction in loop]
     whole: dict[str, int] = defaultdict(int)
     for register, by in moves:
@@ -116,7 +121,8 @@ def _places(loop: Sequence[Instruction]) -> list[_Address | None]:
 
 
 def _moves(instruction: Instruction) -> tuple[str, int]:
-    """The register that it moves by a constant, and by how much; no register where it does something else."""
+    """The register to which it adds a constant, and the constant; an empty name where it does something
+    else."""
     name, operands = instruction.mnemonic.rstrip("lq"), instruction.operands
     if name in ("inc", "dec") and operands[0].startswith("%"):
         return wide_name(operands[0]), 1 if name == "inc" else -1

@@ -1,7 +1,7 @@
-"""The machine code of one function: ``objdump`` of GNU's binutils disassembles it, twice.
+"""The machine code of one function, disassembled twice by ``objdump`` of GNU's binutils.
 
-AT&T syntax is what assemblers take without a doubt; Intel syntax says how many bytes an operand in memory has
-(``YMMWORD PTR``). Addresses are those of the file.
+AT&T's syntax is read by all assemblers; Intel's says how many bytes an operand in memory has (``YMMWORD
+PTR``). Addresses are those of the file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from npc.machine.command import MISSING, last_words, run
 
 _TIMEOUT_S: Final = 20.0
-#: More code than that is no function that anybody wrote.
+#: Longer code is taken for a mistake (B).
 _MOST_BYTES: Final = 1 << 20
 _LINE: Final = re.compile(r"\s*([0-9a-f]+):\t(.*)")
 _PREFIXES: Final = frozenset((
@@ -32,7 +32,7 @@ _TARGET: Final = re.compile(r"([0-9a-f]+)(?: <.*>)?")
 
 
 class NotRead(Exception):
-    """Why there is no machine code, for people."""
+    """Why there is no machine code, as a message for the user."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Instruction:
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """Of AT&T's syntax: the destination is the last."""
+        """In the order of AT&T's syntax: the destination is the last."""
         return _split(_after(self.text, len(self.prefixes) + 1))
 
     @cached_property
@@ -114,7 +114,7 @@ def disassemble(path: Path, first: int, after: int) -> list[Instruction]:
 
 
 def read_instructions(att: Mapping[int, str], intel: Mapping[int, str]) -> list[Instruction]:
-    """Of both syntaxes, by address."""
+    """The instructions from both syntaxes, each by address."""
     return [Instruction(address, text, intel.get(address, "")) for address, text in sorted(att.items())]
 
 

@@ -1,7 +1,7 @@
 """Flame graphs: stacks as bars, each below its caller and as wide as its share of the samples.
 
-What is called stands below its caller, the longest first. (Gregg, The Flame Graph, CACM 59(6), 2016, draws
-callers below and sorts by name; here the first glance and the first key are at what takes longest.)
+A function stands below its caller, the longest first. (Gregg, The Flame Graph, CACM 59(6), 2016, draws
+callers below and sorts by name; here what takes longest comes first for the eye and for the keyboard.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from npc.page.blocks import Figure, Table
 
 Kind = Literal["program", "mpi", "math", "openmp", "libc", "kernel", "other"]
 
-#: What a bar's code belongs to, in the words of a legend.
+#: What a bar's code belongs to → the words for it in the legend.
 KINDS: Final[dict[Kind, str]] = {
     "program": "the program",
     "mpi": "MPI and its network",
@@ -51,10 +51,11 @@ _TEMPLATE: Final = Path(__file__).with_suffix(".svg")
 #: The height of a row of bars in pixels; bars have room for letters from this share of the width on.
 _ROW: Final = 19
 _LETTERS: Final = 0.03
-#: Bars below this share of all samples are not drawn, nor the smallest beyond this number.
+#: Bars below this share of all samples are not drawn; of the others at most this number, the largest.
 LEAST: Final = 0.0005
 MOST: Final = 2000
-#: Ranks differ in a bar if the most is above the least by this part of all samples and of the bar.
+#: Ranks differ in a bar if their largest share is above the smallest by these shares of all samples and of
+#: the bar.
 _UNEVEN: Final = 0.05
 _UNEVEN_PART: Final = 0.25
 
@@ -145,9 +146,10 @@ def flame_graph(hotspots: Hotspots, ident: str, title: str, text: str) -> FlameG
 
 
 def draw_flame(flame: FlameGraph) -> Markup:
-    """The flame graph with the field to search it, which works by ``flame.js`` alone.
+    """The flame graph, with a search field for which ``flame.js`` is enough.
 
-    Bars are as wide as the page, so they are in percent of it, each a picture of its own that clips its name.
+    The graph is as wide as the page, so bars are in percent of the width. Each bar is an SVG of its own,
+    which clips its name.
     """
     return Markup(macros(_TEMPLATE).flame(flame, _ROW, _LETTERS))
 

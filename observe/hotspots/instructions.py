@@ -18,19 +18,19 @@ _REGISTER: Final = re.compile(r"%(\w+)")
 _ARITHMETIC: Final = re.compile(r"v?(?:h?add|h?sub|addsub|mul|div|sqrt)([ps])([dsh])")
 _FUSED: Final = re.compile(r"vfn?m(?:add|sub|addsub|subadd)(?:132|213|231)?([ps])([dsh])")
 _MASK: Final = re.compile(r"\{%k\d\}")
-#: With a destination in memory: these only read it, and these only write it. All others do both.
+#: Instructions that only read, and that only write, a destination in memory. All others do both.
 _ONLY_READ: Final = re.compile(r"cmp[bwlq]?|test[bwlq]?|bt[wlq]?|i?(?:mul|div)[bwlq]?|push[wlq]?|v?ldmxcsr")
 _ONLY_WRITTEN: Final = re.compile(
     r"v?(?:mov|pmov|maskmov|pextr|extract|p?compress|p?scatter|cvtps2ph|stmxcsr).*|set.*|kmov.*|pop[wlq]?"
 )
 _GATHER: Final = re.compile(r"vp?(?:gather|scatter)([dq])(?:p?[ds]|[dq])")
 
-#: Write nothing that a later one might wait for.
+#: Instructions that write nothing that a later one might wait for.
 _SILENT: Final = re.compile(r"nop[wl]?|endbr64|prefetch.*|j.*|.?fence|pause|vzeroupper")
 _COMPARES: Final = re.compile(
     r"(?:cmp|test|bt)[bwlq]?|v?u?comis[sdh]|v?ptest|vtestp[sd]|k?ortest[bwdq]|ktest[bwdq]|kortest[bwdq]"
 )
-#: The destination is written without being read, in spite of two operands only.
+#: Instructions with two operands that write their destination without reading it.
 _WRITES: Final = re.compile(
     r"mov.*|lea[wlq]?|cvt.*|sqrt[ps][sd]|r(?:c|sqr)tp?[ps]s|round[ps][sd]|pshuf[dhl]w?|lddqu|set.*|p?abs[bwd]|pmov[sz]x.*"
     r"|pmovmskb|movmsk.*|popcnt[wlq]?|[lt]zcnt[wlq]?|kmov[bwdq]|bswap"
@@ -40,7 +40,7 @@ _ACCUMULATES: Final = re.compile(
     r"vfn?m(?:add|sub|addsub|subadd)(?:132|213|231).*|vpternlog.*|vperm[it]2.*|vpdp.*|vdpbf16ps|vpmadd52.*|vpsh[lr]dv.*"
     r"|vfixupimm.*|vp?gather.*|vf?c?maddc.*"
 )
-#: With both sources the same these give zero (or ones) without waiting for them.
+#: With two equal sources these give zero (or ones) without waiting for the sources.
 _IDIOM: Final = re.compile(
     r"v?p?xor(?:[bwlq]|p[sd])?|v?xorp[sd]|vpxor[dq]|sub[bwlq]?|v?psub[bwdq]|v?pcmpeq[bwd]"
 )
@@ -59,7 +59,7 @@ _WIDENS: Final = {
 }
 #: Copies that modern processors make by renaming alone.
 _COPIES: Final = re.compile(r"mov[lq]?|v?mov(?:ap[sd]|up[sd]|dq[au](?:8|16|32|64)?)")
-#: They stand in the way of a model: other code, the system, or a number of rounds of their own.
+#: Instructions for which there is no model: they run other code or the system, or repeat by themselves.
 _OPAQUE: Final = re.compile(
     r"call[q]?|l?ret[q]?|syscall|int\d?|cpuid|rdtscp?|x(?:save|rstor).*|hlt|ud2|x(?:begin|end|abort)|.*\(bad\).*"
 )
@@ -80,7 +80,7 @@ class InstructionEffects(NamedTuple):
 def obstacle(instruction: Instruction) -> str:
     """Why a loop with this instruction is not modelled; empty where it may be."""
     if _OPAQUE.fullmatch(instruction.mnemonic):
-        return f"`{instruction.text}` in it leads elsewhere"
+        return f"`{instruction.text}` in it runs code outside the loop"
     if any(prefix.startswith("rep") for prefix in instruction.prefixes):
         return f"`{instruction.text}` in it repeats as often as a register says"
     if instruction.mnemonic in ("pause", "tpause", "umwait"):
@@ -93,9 +93,9 @@ def obstacle(instruction: Instruction) -> str:
 
 
 def flop(instruction: Instruction) -> float:
-    """Additions, subtractions, multiplications, divisions and square roots, one each; a fused multiply-add
-    two. Minima, comparisons and conversions are none. Of a masked instruction all elements count: no more
-    than that."""
+    """FLOP of an instruction. An addition, subtraction, multiplication, division or square root is one, a
+    fused multiply-add two; minima, comparisons and conversions are none. Of a masked instruction all
+    elements count, so its number is an upper bound."""
     name = instruction.mnemonic
     match = _ARITHMETIC.fullmatch(name) or _FUSED.fullmatch(name)
     if match is None:
@@ -106,19 +106,19 @@ def flop(instruction: Instruction) -> float:
 
 
 def precision(instruction: Instruction) -> str:
-    """Of its FLOP: double, single, half."""
+    """Precision of its FLOP: double, single or half."""
     match = _ARITHMETIC.fullmatch(instruction.mnemonic) or _FUSED.fullmatch(instruction.mnemonic)
     return {"d": "double", "s": "single", "h": "half"}[match[2]] if match else "double"
 
 
 def is_masked(instruction: Instruction) -> bool:
-    """Whether it works on the elements that a mask tells."""
+    """Whether it works only on the elements that a mask selects."""
     return bool(_MASK.search(instruction.text)) or "maskmov" in instruction.mnemonic
 
 
 def bytes_moved(instruction: Instruction) -> float:
-    """Bytes loaded and stored by its operand in memory, spilled registers among them; a broadcast loads one
-    element, a gather all of its own. Of a masked instruction all elements count. Raises NotRead."""
+    """Bytes loaded and stored by its operand in memory, including spilled registers. A broadcast loads one
+    element, a gather all its elements. Of a masked instruction all elements count. Raises NotRead."""
     size = instruction.operand_bytes
     if not size:
         return 0.0
@@ -211,7 +211,7 @@ def _keeps(instruction: Instruction) -> bool:
 
 
 def _target(operand: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The register of a destination, and its mask's."""
+    """The register of a destination, and that of its mask."""
     whole, _, mask = operand.partition("{")
     return frozenset(_registers(whole)), frozenset(_registers(mask.partition("}")[0]))
 
@@ -224,7 +224,7 @@ def _registers(operand: str) -> Iterator[str]:
 
 def wide_name(name: str) -> str:
     """The register that a narrow one is part of: ``eax`` and ``al`` → ``a``, ``xmm3`` → ``v3``; empty for
-    those whose values are not followed (segments, the instruction's own place)."""
+    registers that are not followed (segments, the instruction pointer)."""
     name = name.removeprefix("%")
     if match := re.fullmatch(r"[xyz]mm(\d+)", name):
         return f"v{match[1]}"

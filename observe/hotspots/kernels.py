@@ -1,14 +1,14 @@
-"""Hotspots in mathematical libraries: which library it is, and what the program loses by it.
+"""Hotspots in mathematical libraries: which library it is, and what a faster one would gain.
 
-A hotspot tells a share of the time and no FLOP/s, so what can be said of a program that spends a share p of
-its time in a routine is a bound: with a library that does it f times as fast here, it would be 1/(1 − p +
-p/f) times as fast at most (Amdahl, AFIPS 1967), if it calls the routine with such matrices as were
-measured. f is of the upper end of one interval over the lower end of the other, and is only said where the
-intervals do not meet.
+A hotspot is a share of the time and not a rate in FLOP/s, so only an upper bound can be given: a program that
+spends the share p of its time in a routine would be at most 1/(1 − p + p/f) times as fast with a library that
+is f times as fast here (Amdahl, AFIPS 1967), for matrices like those that were measured. f is the upper end
+of the faster library's interval over the lower end of the other's; it is given only where the intervals do
+not overlap.
 
-The names of kernels are those that the libraries' own files have: OpenBLAS (``dgemm_kernel_HASWELL``), BLIS
-(``bli_dgemm_haswell_asm_6x8``), MKL (``mkl_blas_avx2_dgemm_kernel_0``); FFTW's are many, so its file tells.
-Packing of a product's matrices (``dgemm_itcopy_HASWELL``) belongs to the product.
+Kernels are known by the names of their functions: OpenBLAS (``dgemm_kernel_HASWELL``), BLIS
+(``bli_dgemm_haswell_asm_6x8``), MKL (``mkl_blas_avx2_dgemm_kernel_0``). FFTW has too many names, so it is
+known by its file. Packing of a product's matrices (``dgemm_itcopy_HASWELL``) belongs to the product.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from npc.observe.hotspots.records import Hotspot
 from npc.records.record import Record
 from npc.roofline.kernels import PRODUCTS, KernelRate, kernel_rates, measured_text
 
-#: File → library; those in double precision.
+#: Name of a file → library; of FFTW the one in double precision.
 _FILES: Final = (
     (re.compile(r"openblas", re.IGNORECASE), "OpenBLAS"),
     (re.compile(r"libblis"), "BLIS"),
@@ -37,9 +37,9 @@ _FUNCTIONS: Final = (
 )
 _PRODUCT: Final = re.compile(r"(?:^|_)x?([dz]gemm)(?=_|\d|$)")
 _MKL_TRANSFORM: Final = re.compile(r"mkl_dft_")
-#: Names of the interface, which a library has whose file tells nothing.
+#: Names of the interface, for libraries that neither file nor function tells.
 _INTERFACE: Final = re.compile(r"(?:cblas_)?[dz]gemm_?")
-#: Of the time: what is less is not worth a line.
+#: A smaller share of the time is not worth a line.
 _WORTH: Final = 0.02
 
 
@@ -56,7 +56,8 @@ class KernelShare(NamedTuple):
     functions: tuple[str, ...]
 
     def speedup(self, factor: float) -> float:
-        """Of the whole program at most, if the routine were `factor` times faster (Amdahl's law)."""
+        """How many times as fast the program would be, at most, if the routine were `factor` times as fast
+        (Amdahl's law)."""
         return 1.0 / (1.0 - self.share + self.share / factor)
 
 
@@ -72,9 +73,9 @@ class FasterLibrary(NamedTuple):
 
 
 def kernel_of(function: str, module: str) -> tuple[str, str] | None:
-    """(routine, library) of a hotspot that is a kernel; None of any other. The routine of a transform is
-    ``fft``, for nobody tells its dimensions; "" of a function of a BLAS that has no symbol, but an address
-    (Debian's BLIS). The library is "" where no name tells it."""
+    """(routine, library) of a hotspot that is a kernel; None of others. A transform is ``fft``, since no name
+    tells its dimensions. The routine is empty where a function of a BLAS has no symbol (Debian's BLIS), the
+    library where no name tells it."""
     library = next((name for pattern, name in _FUNCTIONS if pattern.match(function)), "")
     library = library or next((name for pattern, name in _FILES if pattern.search(module)), "")
     if function.startswith("0x") and library and library != "FFTW":
@@ -105,9 +106,9 @@ def kernel_shares(hotspots: Iterable[Hotspot]) -> list[KernelShare]:
 
 
 def faster_library(share: KernelShare, rates: Sequence[KernelRate]) -> FasterLibrary | None:
-    """The library that is furthest ahead of a program's own with as many threads; None where none is beyond
-    both intervals, or the program's own was not measured. Transforms are not compared: their sizes differ too
-    much."""
+    """The library that is most times as fast as the program's own with as many threads. None where no
+    interval lies above the own library's, or that was not measured. Transforms are not compared: their
+    sizes differ too much."""
     quicker = [
         FasterLibrary(own, other, other.flops.high / own.flops.low)
         for own in rates
@@ -122,7 +123,7 @@ def faster_library(share: KernelShare, rates: Sequence[KernelRate]) -> FasterLib
 
 
 def kernel_lines(records: Iterable[Record], hotspots: Sequence[Hotspot]) -> list[str]:
-    """What there is to say of each kernel among a program's hotspots, a paragraph each."""
+    """A paragraph about each kernel among a program's hotspots."""
     rates = kernel_rates(records)
     return [" ".join(_kernel_line(share, rates)) for share in kernel_shares(hotspots)]
 
@@ -133,7 +134,7 @@ def _kernel_line(share: KernelShare, rates: Sequence[KernelRate]) -> Iterator[st
     names = ", ".join(share.functions[:3]) + (", …" if len(share.functions) > 3 else "")
     if not share.routine:
         what, by = f"functions of {share.library} without a symbol", ""
-        names += "; which routine that is, nobody can tell"
+        names += "; which routine that is is not known"
     yield f"{share.share:.0%} of the time is in {what}{by} ({names})."
     wanted = share.routine or "dgemm"
     measured = [rate for rate in rates if rate.routine.startswith(wanted)]

@@ -1,9 +1,9 @@
-"""Which version of LLVM has a model of which processor, and the llvm-mca there is.
+"""Which version of LLVM has a model of which processor, and which llvm-mca is installed.
 
-A model is believed for the processors that it was made for and no others, from the first version of LLVM in
-which its additions, multiplications, loads and stores have the rates of the vendor's optimisation guides.
-Older ones take another processor's model silently (LLVM 16: Ice Lake's is Skylake's), or one that is wrong
-(LLVM 15: Zen 3 with one FMA of 256 bits a cycle instead of two).
+A model is used only for the processors that it was made for, and only from the first version of LLVM in which
+additions, multiplications, loads and stores have the rates of the vendor's optimisation guide. Older versions
+silently use another processor's model (LLVM 16: Skylake's for Ice Lake), or a wrong one (LLVM 15: Zen 3 with
+one FMA of 256 bits per cycle instead of two).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VERSION: Final = re.compile(r"LLVM version (\d+[\d.]*)")
 
 
 class NoModel(Exception):
-    """Why no bound can be given, for people."""
+    """Why there is no model, as a message for the user."""
 
 
 class Core(NamedTuple):
@@ -86,7 +86,7 @@ def model_of(processor: Mapping[str, Any]) -> Model:
 
 
 def core_of(processor: Mapping[str, Any]) -> Core:
-    """Raises NoModel for a processor that no model of LLVM's was made for, as far as is known here."""
+    """The processor in LLVM. Raises NoModel for one without a model that is used here."""
     if processor.get("machine", "x86_64") not in ("x86_64", "AMD64"):
         raise NoModel(f"loops are modelled on x86-64 only, not on {processor['machine']}")
     family, number = processor.get("family"), processor.get("model")

@@ -1,9 +1,10 @@
-"""The loop that a hotspot computes in, at rest: what its machine code needs at least.
+"""The loop that a hotspot computes in, and the cycles that its machine code needs at least.
 
-Of the function's loops it is the innermost one with most samples. Where it is a straight line, or where the
-samples say clearly which way through it is taken, llvm-mca says how many cycles the processor's ports need an
-iteration, and the latencies of its instructions how many the longest chain of dependencies needs. Both are
-lower bounds on the model: all data in the first cache, all branches foreseen, many iterations.
+Of the function's loops, the innermost one with most samples is taken. It must have one path through it, or
+the samples must show clearly which path is taken. llvm-mca then says how many cycles an iteration needs on
+the processor's ports, and the latencies of its instructions say how many the longest chain of dependencies
+needs. Both are lower bounds for a model in which all data are in the first cache, all branches are predicted
+and there are many iterations.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from npc.observe.hotspots.machine_model import needs_of
 from npc.observe.hotspots.paths import Loop, NoLoop, hottest_loop
 from npc.observe.hotspots.records import Hotspot, LoopBound
 
-#: What decoders fuse with a conditional jump behind it.
+#: Instructions that decoders fuse with a conditional jump after them.
 _FUSED: Final = re.compile(r"(?:cmp|test|add|sub|and|inc|dec)[bwlq]?")
-#: Cycles until the result of an instruction whose latency without its load nobody knows.
+#: Cycles until the result of an instruction whose latency without its load is not known.
 _LEAST: Final = 1.0
 
 
@@ -44,7 +45,7 @@ class SampledFunction(NamedTuple):
 
 
 def with_loop(hotspot: Hotspot, sampled: SampledFunction, processor: Mapping[str, Any]) -> Hotspot:
-    """The hotspot with its loop, or with the reason why it has none. processor: of the node
+    """The hotspot with its loop, or with the reason why it has none. processor: the node's
     (`npc.machine.processor.node_processor`)."""
     try:
         return hotspot._replace(loop=bound(sampled, processor), loop_reason="")
@@ -53,7 +54,8 @@ def with_loop(hotspot: Hotspot, sampled: SampledFunction, processor: Mapping[str
 
 
 def bound(sampled: SampledFunction, processor: Mapping[str, Any]) -> LoopBound:
-    """Raises NotRead, NoLoop and NoModel, which say why there is none."""
+    """The bound of the function's hottest loop. Raises NotRead, NoLoop and NoModel, which say why there is
+    none."""
     if not sampled.path.is_absolute() or not sampled.path.is_file():
         raise NotRead(f"{sampled.path} is no file with machine code here")
     if sampled.range is None:
@@ -107,8 +109,8 @@ def bound_of(loop: Loop, model: Model, clock_hz: float, clock: str, source: str 
 
 
 def _as_dispatched(code: Sequence[Instruction]) -> list[Instruction]:
-    """Without the conditional jumps that the decoders fuse with the comparison before them, since LLVM's
-    models do not; and without a jump that only closes the loop."""
+    """The instructions without conditional jumps that decoders fuse with the comparison before them, which
+    LLVM's models do not do, and without a jump that only closes the loop."""
     return [
         instruction
         for before, instruction in zip([None, *code], code, strict=False)
@@ -120,15 +122,17 @@ def _as_dispatched(code: Sequence[Instruction]) -> list[Instruction]:
 
 
 def _assembler_text(instruction: Instruction) -> str:
-    """As LLVM's assembler reads it: where a jump leads does not matter, but has to be a number."""
+    """The instruction as LLVM's assembler reads it. The target of a jump does not matter, but must be a
+    number."""
     if instruction.jumps:
         return f"{instruction.mnemonic} 0"
     return re.sub(r" <[^>]*>", "", instruction.text)
 
 
 def _latencies(code: Sequence[Instruction], whole: Sequence[float], model: Model) -> list[Latency]:
-    """The model's latency of an instruction that loads and computes is from its address; from its other
-    operands it is that of the same with a register in the place of memory."""
+    """The latencies of all instructions. For an instruction that loads and computes the model gives the
+    latency from its address; from its other operands it is that of the same instruction with a register
+    instead of memory."""
     reasons = []
     for instruction, latency in zip(code, whole, strict=True):
         text = _with_register(instruction) if instruction.memory and not instruction.stores else ""
@@ -140,12 +144,12 @@ def _latencies(code: Sequence[Instruction], whole: Sequence[float], model: Model
 def _latency(text: str, model: Model) -> float:
     try:
         return needs_of([text], model).latencies[0]
-    except NoModel:  # it has no such form
+    except NoModel:  # the instruction has no form with a register
         return _LEAST
 
 
 def _with_register(instruction: Instruction) -> str:
-    """With a register in the place of its operand in memory; empty where it only loads."""
+    """The instruction with a register instead of its operand in memory; empty where it only loads."""
     others = [operand for operand in instruction.operands if operand != instruction.memory]
     if not instructions.effects(instruction).reads:
         return ""
@@ -161,7 +165,7 @@ def _with_register(instruction: Instruction) -> str:
 
 
 def _precision(code: Sequence[Instruction]) -> str:
-    """Of most of its FLOP; empty without any."""
+    """The precision of most FLOP; empty without any."""
     by_precision: Counter[str] = Counter()
     for instruction in code:
         by_precision[instructions.precision(instruction)] += int(instructions.flop(instruction))

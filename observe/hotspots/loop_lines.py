@@ -1,4 +1,4 @@
-"""The hot loop at rest as people read it on the terminal."""
+"""The hot loops as lines for the terminal."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from npc.records.units import format_quantity
 
 
 def loop_lines(hotspots: Sequence[Hotspot]) -> Iterator[str]:
-    """What their loops need at least, and why nothing is said of the others; of those where nobody looked
-    nothing."""
+    """What the hotspots' loops need at least, and why there is no bound for others; no line for those
+    whose loops were not looked for."""
     without: defaultdict[str, list[str]] = defaultdict(list)
     for hotspot in hotspots:
         if hotspot.loop is not None:
@@ -33,7 +33,7 @@ def _line(function: str, loop: LoopBound) -> str:
 
 
 def _at_most(loop: LoopBound) -> str:
-    """The rate that the tighter bound allows a core: of FLOP, or of iterations where there are none."""
+    """The rate that the tighter bound allows a core: in FLOP/s, or in iterations/s where it has no FLOP."""
     if loop.flop:
         rate = format_quantity(loop.flops, "FLOP/s", 3)
     else:

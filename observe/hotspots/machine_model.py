@@ -1,4 +1,4 @@
-"""llvm-mca: how many cycles a loop's instructions need on a processor's ports, by LLVM's model of it."""
+"""How many cycles a loop's instructions need on a processor's ports, by llvm-mca."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CycleNeeds(NamedTuple):
 
 
 def needs_of(code: Sequence[str], model: Model) -> CycleNeeds:
-    """What llvm-mca says of instructions in AT&T's syntax, run over and over. Raises NoModel."""
+    """What llvm-mca says of instructions in AT&T's syntax as the body of a loop. Raises NoModel."""
     arguments = (
         model.tool, "-mtriple=x86_64-unknown-linux", f"-mcpu={model.core}", "--json", "--instruction-info",
         "--iterations=1",
@@ -41,7 +41,7 @@ def needs_of(code: Sequence[str], model: Model) -> CycleNeeds:
 
 
 def read_needs(text: str) -> CycleNeeds:
-    """Of what ``llvm-mca --json --instruction-info`` prints. Raises NoModel."""
+    """The needs in what ``llvm-mca --json --instruction-info`` prints. Raises NoModel."""
     try:
         region = json.loads(text[text.index("{") :])["CodeRegions"][0]
         latencies = tuple(
@@ -49,4 +49,4 @@ def read_needs(text: str) -> CycleNeeds:
         )
         return CycleNeeds(float(region["SummaryView"]["BlockRThroughput"]), latencies)
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise NoModel(f"llvm-mca printed what is not understood here ({error!r})") from None
+        raise NoModel(f"the output of llvm-mca cannot be read ({error!r})") from None

@@ -1,6 +1,7 @@
-"""The stacks of all ranks in one prefix tree, and the functions in which a program computes most.
+"""Merges the stacks of all ranks into one prefix tree, and finds the functions in which a program computes
+most.
 
-Four thousand ranks take seconds: a rank's file has its own tree already, without what is rare in it.
+Four thousand ranks take seconds, since each rank's file is already a tree without its rare parts.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ from npc.observe.hotspots.stacks import CLOCK
 from npc.observe.rank_files import decoded
 
 OK: Final = "ok"
-#: The tree's: parent and function.
+#: Key of the root: parent and function.
 _ROOT: Final = (0, -1)
-#: Of all samples: what is below is `OTHER` of its parent; doubled until there are few enough frames.
+#: Frames with a smaller share of all samples are counted as `OTHER` of their parent. The share is doubled
+#: until there are few enough frames.
 _LEAST_SHARE: Final = 0.001
 _MOST_FRAMES: Final = 4000
-#: Functions with a smaller part of all samples are no hotspots; more than these nobody reads.
+#: Functions with a smaller share of all samples are no hotspots; most hotspots that are kept.
 _LEAST_HOTSPOT: Final = 0.005
 _MOST_HOTSPOTS: Final = 20
 #: Functions whose loops are looked for; each takes a quarter of a second.
 _MOST_LOOPS: Final = 5
-#: The share of a rank with fewer samples is off by more than a tenth, so it is not among the least and most
-#: (half of the 95 % interval of a binomial share of one half).
+#: With fewer samples, a rank's share may be wrong by more than a tenth (half of the 95 % interval of a
+#: binomial share of one half), so it does not count for the smallest and the largest share.
 _ENOUGH_SAMPLES: Final = 100
-#: Above these parts it is worth a note.
+#: A larger share of stacks that were cut is worth a note; most different notes.
 _MUCH_CUT: Final = 0.05
 _MOST_NOTES: Final = 20
 
@@ -100,7 +102,7 @@ class RankStacks(msgspec.Struct, kw_only=True):
 
 
 class _Share:
-    """Samples of all ranks, and the smallest and largest share of a rank that has some."""
+    """Samples of all ranks, and the smallest and largest share that one rank has."""
 
     __slots__ = ("least", "most", "ranks", "samples")
 
@@ -109,25 +111,25 @@ class _Share:
         self.least, self.most = 1.0, 0.0
 
     def add(self, samples: int, of: int) -> None:
-        """One rank's, of all that it has, or 0 where these are too few to compare."""
+        """Adds one rank. of: all its samples; 0 where these are too few to compare."""
         self.samples += samples
         if of:
             share = samples / of
             self.ranks += 1
-            if share < self.least:  # millions of nodes come by here: min() would take twice as long
+            if share < self.least:  # called for millions of nodes: min() would take twice as long
                 self.least = share
             if share > self.most:
                 self.most = share
 
     def among(self, ranks: int, mean: float) -> tuple[float, float]:
-        """Smallest and largest of the ranks; the mean where there are none to compare."""
+        """Smallest and largest share of `ranks` ranks; the mean where there are none to compare."""
         if not ranks:
             return mean, mean
         return (self.least if self.ranks >= ranks else 0.0), self.most
 
 
 class _Function(_Share):
-    """Its own samples, by what their stacks are in, and hardware events."""
+    """A function's own samples by the kind of their stacks, and its hardware events."""
 
     __slots__ = ("events", "kinds")
 
@@ -138,15 +140,15 @@ class _Function(_Share):
 
 
 def read_hotspots(folder: Path, damaged: list[str]) -> Hotspots | None:
-    """Of the files that the ranks left in `folder`; None where there are none. What cannot be read is noted
-    in `damaged`."""
+    """The hotspots from the files that ranks left in `folder`; None without files. What cannot be read is
+    noted in `damaged`."""
     if not any(folder.glob(f"*{SUFFIX}")):
         return None
     return merge(decoded(folder, SUFFIX, RankStacks, damaged))
 
 
 def merge(ranks: Iterable[RankStacks]) -> Hotspots:
-    """One tree of all ranks, which are read one after the other, and the loops of the hottest functions."""
+    """One tree of all ranks, read one after the other, and the loops of the hottest functions."""
     merged = _Merged()
     for rank in ranks:
         merged.add(rank)
@@ -191,7 +193,7 @@ class _Merged:
                 counted.kinds[kind] += number
             for event, times in events.items():
                 counted.events[event] += times
-        # of several kinds of nodes, or of programs, the code and the processor of the first rank count
+        # Where nodes or programs differ, the code and the processor of the first rank count.
         self._processor = self._processor or rank.processor
         for place in rank.addresses:
             mine = SampledFunction(Path(place.module), place.build_id, place.range, Counter())
@@ -202,7 +204,7 @@ class _Merged:
         self._ranks.append(rank)
 
     def hotspots(self) -> Hotspots:
-        """Of all that was added."""
+        """The hotspots of all ranks that were added."""
         ranks = [rank for rank in self._ranks if rank.status == OK]
         if not ranks:
             return Hotspots(status=next((rank.status for rank in self._ranks), "no rank left any stacks"))
@@ -223,7 +225,7 @@ class _Merged:
         )
 
     def _frames(self, total: int, compared: int) -> tuple[tuple[Frame, ...], float]:
-        """The tree without what is rare, and the share below which that is."""
+        """The tree without rare frames, and the share below which a frame is rare."""
         names = list(self._functions)
         share = _LEAST_SHARE
         while sum(one.samples >= share * total for one in self._shares) > _MOST_FRAMES:
@@ -270,7 +272,7 @@ class _Merged:
 
 
 def _noted(ranks: Sequence[RankStacks], samples: int, least: float) -> Iterator[str]:
-    """What has to be said of all ranks and their samples; least: the smallest share of a frame."""
+    """Notes about the ranks and their samples. least: the smallest share of a frame."""
     for reason, number in Counter(rank.status for rank in ranks if rank.status != OK).most_common(
         _MOST_NOTES
     ):
@@ -280,7 +282,7 @@ def _noted(ranks: Sequence[RankStacks], samples: int, least: float) -> Iterator[
     if cut > _MUCH_CUT * samples:
         yield (
             f"{cut / samples:.0%} of the stacks do not reach the program's start: compiled without frame "
-            "pointers; -fno-omit-frame-pointer, or --call-graph dwarf, has them whole"
+            "pointers; with -fno-omit-frame-pointer, or --call-graph dwarf, they are whole"
         )
     blind = sum(not rank.kernel for rank in ranks)
     if blind:
@@ -295,7 +297,7 @@ def _noted(ranks: Sequence[RankStacks], samples: int, least: float) -> Iterator[
     if few:
         yield (
             f"{few} of {len(ranks)} ranks have fewer than {_ENOUGH_SAMPLES} samples ({CLOCK} sees what "
-            "computes, not what sleeps or waits): they are not among least and most"
+            "computes, not what sleeps or waits): they do not count for the smallest and largest share"
         )
     for note, number in Counter(note for rank in ranks for note in rank.notes).most_common(_MOST_NOTES):
         yield f"{number} ranks: {note}"

@@ -1,4 +1,4 @@
-"""``npc observe --hotspots``: where all ranks compute, by their stacks, which perf records."""
+"""``npc observe --hotspots``: where all ranks compute, by stacks that perf records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from npc.observe.observer import ObservationRequest, ObservedPart, RanksLeft, Ru
 if TYPE_CHECKING:
     from npc.observe.options import CompanionOptions
 
-#: Stacks a second: in step with nothing that a program does.
+#: Stacks per second; not a round number, so that it does not fall into step with what a program repeats.
 _RATE_HZ: Final = 99.0
 
 
@@ -38,7 +38,7 @@ class HotspotsObserver(RunObserver):
             ["--rate"],
             metavar="HZ",
             type=click.FloatRange(1, 1000),
-            help="Stacks a second with --hotspots (default: 99, in step with nothing that a program does).",
+            help="Stacks per second with --hotspots (default: 99).",
         ),
         RareOption(
             ["--call-graph"],

@@ -1,4 +1,4 @@
-"""The loops in a function's machine code, and the way through the hottest one.
+"""Finds the loops in a function's machine code, and the path through the hottest one.
 
 Basic blocks, dominators and natural loops as in Aho, Lam, Sethi and Ullman, Compilers, section 9.6.
 """
@@ -16,17 +16,18 @@ from typing import Final, NamedTuple
 from npc.observe.hotspots.disassembly import Instruction
 from npc.observe.hotspots.instructions import obstacle
 
-#: With fewer samples in it no loop is called hot.
+#: A loop with fewer samples is not called hot.
 _LEAST: Final = 10
-#: With fewer samples none of several ways is called clear: none of 30 leave up to 10 % (the rule of three).
+#: With fewer samples in the loop it is not decided which of several paths is taken: no sample of 30 in a path
+#: still allows it up to 10 % of the time (the rule of three).
 _LEAST_TO_CHOOSE: Final = 30
-#: A block with fewer samples an instruction, as a part of the loop's mean, is rarely run.
+#: A block is rarely run where its samples per instruction are below this share of the loop's mean.
 _RARE: Final = 0.1
 _MOST_PATHS: Final = 64
 
 
 class NoLoop(Exception):
-    """Why no loop can be modelled, for people."""
+    """Why no loop can be modelled, as a message for the user."""
 
 
 class Loop(NamedTuple):
@@ -57,7 +58,7 @@ class Graph:
 
 
 def hottest_loop(code: Sequence[Instruction], samples: Mapping[int, int]) -> Loop:
-    """The innermost loop with most samples, and the way through it. samples: by address. Raises NoLoop."""
+    """The innermost loop with most samples, and the path through it. samples: by address. Raises NoLoop."""
     graph = blocks_of(code)
     by_block = _by_block(graph, samples)
     loops = natural_loops(graph)
@@ -79,7 +80,7 @@ def hottest_loop(code: Sequence[Instruction], samples: Mapping[int, int]) -> Loo
     body = loops[header]
     if any(other != header and other in body for other in loops):
         raise NoLoop(
-            f"its hottest loop, at {header:#x}, has another loop in it, which ends too soon to count alone"
+            f"its hottest loop, at {header:#x}, has another loop in it that is too short to count alone"
         )
     path = _way(graph, header, body, by_block)
     run = tuple(instruction for block in path for instruction in graph.blocks[block])
@@ -89,7 +90,7 @@ def hottest_loop(code: Sequence[Instruction], samples: Mapping[int, int]) -> Loo
 
 
 def blocks_of(code: Sequence[Instruction]) -> Graph:
-    """Straight pieces of code and where they lead. A jump out of the function leads nowhere."""
+    """The basic blocks and what follows each of them. A jump out of the function has no successor."""
     inside = {instruction.address for instruction in code}
     starts = {code[0].address}
     for instruction, after in pairwise(code):
@@ -117,7 +118,7 @@ def blocks_of(code: Sequence[Instruction]) -> Graph:
 
 
 def natural_loops(graph: Graph) -> dict[int, Set[int]]:
-    """The blocks of every loop by the block that it begins with; loops with one begin are one."""
+    """First block of a loop → all its blocks. Loops with the same first block are one loop."""
     order = _order(graph)
     above = _dominators(graph, order)
     loops: dict[int, set[int]] = {}
@@ -135,8 +136,8 @@ def natural_loops(graph: Graph) -> dict[int, Set[int]]:
 
 
 def _order(graph: Graph) -> dict[int, int]:
-    """The number of every block that is reached: each before those that it leads to, but for loops (reverse
-    post-order)."""
+    """Reachable block → its number in reverse post-order: but for loops, each block comes before its
+    successors."""
     entry = min(graph.blocks)
     done: list[int] = []
     visited = {entry}
@@ -154,8 +155,8 @@ def _order(graph: Graph) -> dict[int, int]:
 
 
 def _dominators(graph: Graph, order: Mapping[int, int]) -> dict[int, int]:
-    """The last block that every way from the function's entry to a block passes before it; the entry's is the
-    entry (Cooper, Harvey, Kennedy, A Simple, Fast Dominance Algorithm, 2001)."""
+    """Block → its immediate dominator, the last block that every path from the entry passes before it; the
+    entry → itself (Cooper, Harvey, Kennedy, A Simple, Fast Dominance Algorithm, 2001)."""
     entry, *others = order
     above = {entry: entry}
 
@@ -179,14 +180,14 @@ def _dominators(graph: Graph, order: Mapping[int, int]) -> dict[int, int]:
 
 
 def _is_over(header: int, block: int, above: Mapping[int, int], order: Mapping[int, int]) -> bool:
-    """Whether every way to `block` passes `header`."""
+    """Whether every path to `block` passes `header`."""
     while order[block] > order[header]:
         block = above[block]
     return block == header
 
 
 def _way(graph: Graph, header: int, body: Set[int], samples: Mapping[int, int]) -> tuple[int, ...]:
-    """The blocks of the loop's only way, or of the one that the samples are on."""
+    """The blocks of the loop's only path, or of the one that the samples show to be taken."""
     ways = list(_ways(graph, header, body))
     if len(ways) == 1:
         return ways[0]
@@ -199,7 +200,8 @@ def _way(graph: Graph, header: int, body: Set[int], samples: Mapping[int, int]) 
         raise NoLoop(f"{where}, and {total} samples are too few to say which is taken")
     mean = total / sum(len(graph.blocks[block]) for block in body)
     rare = {block for block in body if samples.get(block, 0) < _RARE * mean * len(graph.blocks[block])}
-    # of a block that is only passed by nobody knows how often it is: every other way needs blocks of its own
+    # A path is clear where every other path has blocks that are not on it, all of them rarely run. Without
+    # such blocks nothing shows how often the other path is taken.
     clear = [
         way
         for way in ways
@@ -211,7 +213,7 @@ def _way(graph: Graph, header: int, body: Set[int], samples: Mapping[int, int]) 
 
 
 def _ways(graph: Graph, header: int, body: Set[int]) -> Iterator[tuple[int, ...]]:
-    """The ways from a loop's begin to it again; one more than `_MOST_PATHS` at most."""
+    """The paths from a loop's first block back to it; at most one more than `_MOST_PATHS`."""
     number = 0
     left: list[tuple[int, ...]] = [(header,)]
     while left and number <= _MOST_PATHS:

@@ -1,7 +1,8 @@
-"""Linux's perf on this node: where it is, and what this user may see by it.
+"""Linux's perf on this node: where it is, and what it may show to this user.
 
-perf works across kernels, but distributions put a script before it that insists on the running one's: then
-whatever perf there is does. Only the standard library, since it starts beside every rank.
+perf works with other kernels' versions, too, but some distributions install a script in its place that wants
+the running kernel's: then any other perf of this node is taken. This module uses the standard library alone,
+since it is loaded beside every rank.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ PACKAGE: Final = "linux-perf"
 #: perf says its version in milliseconds.
 _TIMEOUT_S: Final = 10.0
 _PATHS: Final = ("usr/lib/linux-tools*/*/perf", "usr/lib/linux-tools*/perf*", "usr/bin/perf_*")
-#: Capabilities that pass over kernel.perf_event_paranoid (capabilities(7)).
+#: Capabilities to which kernel.perf_event_paranoid does not apply (capabilities(7)).
 _CAP_SYS_ADMIN: Final = 1 << 21
 _CAP_PERFMON: Final = 1 << 38
 
@@ -79,10 +80,11 @@ def perf_access(root: Path = Path("/")) -> PerfAccess:
 
 
 def perf_access_at(level: int | None, privileged: bool) -> PerfAccess:
-    """What kernel.perf_event_paranoid and the capabilities leave; level: None where the kernel has none.
+    """What kernel.perf_event_paranoid and the capabilities allow. level: None where the kernel has none.
 
-    Documentation/admin-guide/sysctl/kernel.rst: from 2 on no system, from 1 on no whole CPUs; Debian and
-    Ubuntu have 3 and 4: nothing without CAP_PERFMON.
+    From 1 on no counting of whole CPUs, from 2 on no view of the system
+    (Documentation/admin-guide/sysctl/kernel.rst); Debian's 3 and Ubuntu's 4 allow nothing without
+    CAP_PERFMON.
     """
     if level is None:
         return PerfAccess(False, False, "a kernel with CONFIG_PERF_EVENTS")
@@ -94,5 +96,5 @@ def perf_access_at(level: int | None, privileged: bool) -> PerfAccess:
 
 
 def is_privileged(root: Path = Path("/")) -> bool:
-    """Whether this process may do what the kernel forbids others."""
+    """Whether kernel.perf_event_paranoid does not apply to this process."""
     return bool(capabilities(root) & (_CAP_SYS_ADMIN | _CAP_PERFMON))

@@ -11,13 +11,13 @@ from npc.records.observed import part_of
 from npc.records.reading import OK, Reading
 from npc.records.series import OBSERVED
 
-#: Functions with a smaller part of the samples have no record, nor those beyond the hottest few.
+#: Functions with a smaller share of the samples have no record; most functions that have one.
 _LEAST_HOTSPOT: Final = 0.02
 _MOST_HOTSPOTS: Final = 8
 
 
 def readings(document: dict[str, Any]) -> Iterator[Reading]:
-    """Of an observation with stacks. Raises ValueError where these are not whole."""
+    """Readings of an observation with stacks. Raises ValueError where these are not whole."""
     hotspots = part_of(document, HOTSPOTS, Hotspots)
     if hotspots:
         yield from _hottest(hotspots, str(document["ranks"]))
@@ -25,8 +25,8 @@ def readings(document: dict[str, Any]) -> Iterator[Reading]:
 
 
 def _hottest(hotspots: Hotspots, ranks: str) -> Iterator[Reading]:
-    """CPU seconds in the functions with most own samples, as the mean of the ranks; or why there are none.
-    An address is of one build only and identifies nothing."""
+    """CPU seconds in the functions with most samples of their own, as the mean of the ranks; or why there are
+    none. Functions without a symbol are left out: an address holds for one build only."""
     params = {"layer": "hotspots", "ranks": ranks}
     if hotspots.status != OK:
         yield Reading(OBSERVED, "time", None, None, hotspots.status, params | {"part": "computing"})
@@ -41,12 +41,13 @@ def _hottest(hotspots: Hotspots, ranks: str) -> Iterator[Reading]:
 
 
 def _hot_loops(hotspots: Hotspots, document: dict[str, Any]) -> Iterator[Reading]:
-    """Of one core and iteration: cycles at least by ports and by dependencies, FLOP, bytes between registers
-    and memory, instructions; and the clock. Why there are none, where somebody looked for them."""
+    """Of one iteration on one core: least cycles by ports and by dependencies, FLOP, bytes between
+    registers and memory, instructions; and the clock. Where loops were looked for without success: why
+    there is none."""
     nodes = document["nodes"]
     seconds = math.fsum(node["seconds"] for node in nodes)
     ranks = max((node["ranks"] for node in nodes), default=1)
-    # of a program with threads more cores than ranks are busy
+    # In a program with threads more cores than ranks are busy.
     busy = hotspots.samples / hotspots.rate / seconds if hotspots.rate and seconds else 0.0
     for hotspot in hotspots.hotspots:
         params = {"layer": "hotspots", "kind": f"{hotspot.function} ({hotspot.module})"}

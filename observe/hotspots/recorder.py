@@ -1,8 +1,9 @@
-"""perf beside one rank: attached before its program begins, its stacks counted on the node after the end.
+"""Runs perf beside one rank: attached before the program begins; stacks are counted on the node after its
+end.
 
-What perf writes goes to a file without a name on this node's disk, so nothing is left behind whatever ends,
-and nothing goes through the network while it is observed. perf ends with `npc.observe.rank`, with the rank,
-or when it is told to. Only the standard library.
+perf writes to a file without a name on this node's disk. So nothing is left behind however the run ends, and
+nothing goes through the network meanwhile. perf ends with `npc.observe.rank`, with the rank, or when it is
+told to. This module uses the standard library alone.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from npc.observe.hotspots.stacks import CLOCK, Stacks
 from npc.observe.options import Companion
 from npc.processes import LOCAL_RANK, Process, die_with_parent, first_number, local_ranks, read
 
-#: What perf does not end by itself it leaves without the parts that say what is in it.
+#: Where perf is killed, its file lacks the parts that say what is in it.
 KILLED: Final = "perf record was killed, and its file is not whole"
 #: perf attaches in a tenth of a second, and in some seconds where a hundred of them begin at once.
 _ATTACH_S: Final = 30.0
-#: It ends in milliseconds; then it writes down which files its samples are of.
+#: perf stops in milliseconds, and then writes down which files its samples belong to.
 _STOP_S: Final = 20.0
 #: A million samples of twenty frames take less.
 _SCRIPT_S: Final = 120.0
-#: The file: more than an hour at 99 Hz of 150 bytes a sample without compression, a day with it; of DWARF's
+#: Largest file: at 99 Hz and 150 bytes a sample it lasts over an hour, with compression a day; with DWARF's
 #: copies of the stack, 8 KiB each, some minutes or half an hour.
 _LARGEST: Final = {"fp": "64M", "lbr": "64M", "dwarf": "512M"}
-#: A ring buffer of pages a CPU; the system grants a user 129 pages a CPU (perf_event_mlock_kb), for the
-#: buffers of all ranks of a node with one more page each.
+#: Pages of perf's ring buffers. The system grants a user 129 pages for each CPU (perf_event_mlock_kb), which
+#: the buffers of all the node's ranks share; each buffer takes one page more.
 _GRANTED_PAGES: Final = 129
 _MOST_PAGES: Final = 128
 _FEWEST_PAGES: Final = {"fp": 1, "lbr": 1, "dwarf": 16}
@@ -82,7 +83,7 @@ class HotspotRecorder(Companion):
             self._problem = f"perf: {error}"
 
     def end(self) -> dict[str, Any]:
-        """Stop perf; the rank's stacks are in the file that is named."""
+        """Stop perf and keep the rank's stacks; the answer names their file."""
         notes: list[str] = []
         stacks = Stacks()
         source = f"perf {self._perf.version}, {CLOCK}"
@@ -113,7 +114,7 @@ class HotspotRecorder(Companion):
     def _attach(self, process: int) -> None:
         told_to, tell = os.pipe()
         answered, answer = os.pipe()
-        given = sorted(os.sched_getaffinity(os.getppid()))  # a rank may have been bound to some of them
+        given = sorted(os.sched_getaffinity(os.getppid()))  # all CPUs: the rank may be bound to a few
 
         def beside() -> None:
             die_with_parent(signal.SIGTERM)  # by which perf keeps what it has
@@ -134,15 +135,15 @@ class HotspotRecorder(Companion):
                 stdout=self._messages,
                 stderr=self._messages,
                 env=_environment(),
-                # with the other ends as well, so that they do not close before it: perf 6.1 gives up then
+                # perf keeps the other ends open, too: perf 6.1 gives up when they close
                 pass_fds=(self._data, told_to, tell, answered, answer),
-                start_new_session=True,  # what the launcher sends to its ranks is not meant for it
+                start_new_session=True,  # so that the launcher's signals to its ranks do not reach it
                 preexec_fn=beside,
             )
             for descriptor in (told_to, answer):
                 os.close(descriptor)
             self._recorder = read(perf.pid)
-            with contextlib.suppress(OSError):  # it has ended: so there is no answer either
+            with contextlib.suppress(OSError):  # perf has ended: then no answer comes either
                 os.write(tell, b"enable\n")
             if not select.select([answered], [], [], _ATTACH_S)[0] or not os.read(answered, 16):
                 perf.kill()
@@ -153,7 +154,7 @@ class HotspotRecorder(Companion):
             os.close(answered)
 
     def _hardware_events(self) -> list[str]:
-        """Options that have hardware events counted, of those that this processor has."""
+        """Options of perf that count those of the hardware events that this processor has."""
         devices = Path("/sys/bus/event_source/devices")
         try:
             has_counters = any(device.name.startswith(_PMU) for device in devices.iterdir())
@@ -174,12 +175,12 @@ class HotspotRecorder(Companion):
         return [word for event in there for word in ("-e", f"{event}/call-graph=no,{rate}/")]
 
     def _pages(self) -> int:
-        """Of the ring buffer of each CPU: as many, by powers of two, as all of a node's ranks can have."""
+        """Pages of each CPU's ring buffer: the largest power of two that all of the node's ranks can have."""
         room = max(_GRANTED_PAGES // local_ranks() - 1, _FEWEST_PAGES[self._call_graph])
         return min(1 << (room.bit_length() - 1), _MOST_PAGES)
 
     def _stop(self) -> None:
-        """perf's end, bounded, whether or not this process started it."""
+        """End perf within a bounded time, whether or not this process has started it."""
         recorder = self._recorder
         if recorder is None:
             return
@@ -195,7 +196,7 @@ class HotspotRecorder(Companion):
                 return
 
     def _read(self, stacks: Stacks) -> Iterator[str]:
-        """Count what perf recorded; what has to be said of it."""
+        """Count what perf recorded; yields notes about it."""
         if os.fstat(self._data).st_size == 0:
             raise OSError(f"perf wrote nothing: {self._last_words()}")
         words = [
@@ -241,7 +242,7 @@ class HotspotRecorder(Companion):
 
 
 def is_counted(event: str, told_by_stat: str) -> bool:
-    """Whether ``perf stat -x ';'`` counted it: value;unit;event;… with <not supported> for a value."""
+    """Whether ``perf stat -x ';'`` counted an event: value;unit;event;… with <not supported> for a value."""
     rows = (line.split(";") for line in told_by_stat.splitlines())
     return any(len(row) > 2 and event in row[2] and row[0].strip().isdecimal() for row in rows)
 
@@ -252,15 +253,15 @@ def _is_running(process: Process) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """perf's: in English, without the user's settings of it, the network's debug symbols, and what is put
-    before the program."""
+    """perf's environment: in English, without the user's settings of perf, without debug symbols from the
+    network, and without the libraries that are loaded before the program."""
     unwanted = ("LD_PRELOAD", "DEBUGINFOD_URLS", "PAGER", "PERF_PAGER")
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     return {**environment, "LC_ALL": "C", "PERF_CONFIG": "/dev/null"}
 
 
 def _file_without_name() -> int:
-    """A file on this node's disk that is gone when nobody has it open any more; its descriptor."""
+    """The descriptor of a file on this node's disk that vanishes when no process has it open any more."""
     descriptor, name = tempfile.mkstemp(prefix="npc-perf-")
     Path(name).unlink()
     return descriptor

@@ -1,6 +1,6 @@
-"""Where a program's time went by its stacks: the key `hotspots` of ``*.observed.json``.
+"""Where a program's time went, by samples of its stacks: the key `hotspots` of ``*.observed.json``.
 
-Samples of all ranks are merged into one prefix tree. Shares are parts of all samples (0 to 1).
+The samples of all ranks are merged into one prefix tree.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 #: The key of an observation.
 HOTSPOTS: Final = "hotspots"
-#: The case of what the hottest loops need at least, by their machine code and a model of the processor.
+#: The case of records about hot loops: what they need at least, by a model of the processor.
 HOT_LOOP: Final = "hot_loop"
 
 Bound = Literal["compute", "memory", "mpi", "io", "unknown"]
@@ -72,7 +72,7 @@ class LoopBound(NamedTuple):
 
     @property
     def holds(self) -> Literal["ports", "dependencies"]:
-        """Which of the two bounds is the tighter."""
+        """The bound that needs more cycles."""
         return "dependencies" if self.chain_cycles > self.port_cycles else "ports"
 
 
@@ -102,9 +102,9 @@ class Hotspot(NamedTuple):
     metrics: Mapping[str, float] = {}
 
     def speedup(self, factor: float) -> float:
-        """Of the whole program at most, if this were `factor` times faster (Amdahl's law); infinite where
-        nothing of its time were left. Of ranks that are alike: with `most` in the place of `share` it is that
-        of the rank with most, which counts where the others wait for it."""
+        """How many times as fast the whole program would be, at most, if this function were `factor` times
+        as fast (Amdahl's law); infinite where no time would be left. It holds where all ranks are alike.
+        Where the others wait for the rank with most, the same formula with `most` for `share` holds."""
         left = 1.0 - self.share + self.share / factor
         return 1.0 / left if left > 0 else math.inf
 

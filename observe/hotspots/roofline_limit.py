@@ -1,8 +1,8 @@
-"""What a program's hottest loop allows it at most, by its machine code (`npc observe --hotspots`).
+"""The FLOP/s that a program's hottest loop allows at most, by its machine code (`npc observe --hotspots`).
 
-A point is FLOP/s a node over FLOP per byte that the loop's instructions load and store: if all of the node's
-cores in use did nothing but this loop, with all data in the first cache, at the clock that was measured. Two
-bounds: what the execution ports allow, and what the longest chain of dependencies allows.
+A point is FLOP/s of a node over FLOP per byte that the loop's instructions load and store. It assumes that
+all cores in use run nothing but this loop, with all data in the first cache, at the clock that was measured.
+There are two bounds: by the execution ports and by the longest chain of dependencies.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class HotLoop(NamedTuple):
 
     @property
     def holds(self) -> str:
-        """Which of them is the lower."""
+        """The lower of the two bounds."""
         return "execution ports" if self.flops == self.by_ports else "dependencies"
 
     @property
@@ -87,7 +87,7 @@ class HotLoop(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is, behind the program's name."""
+        """What it is, after the program's name in a legend."""
         return f"its hottest loop, per byte of the first cache, held by {self.holds}"
 
     @property
@@ -101,7 +101,7 @@ class HotLoop(NamedTuple):
         )
 
     def sentence(self, flops: float) -> str:
-        """What it allows at most, and how much of that a program of so many FLOP/s reaches."""
+        """What it allows at most, and how much of that a program with `flops` FLOP/s reaches."""
         allows = (
             f"Its hottest loop, {self.function} at {self.place}, {100 * self.share:.2g} % of its samples, "
             f"allows at most {self.text}, with all data in the first cache ({self.model})"
@@ -112,7 +112,7 @@ class HotLoop(NamedTuple):
         return f"{allows}; the program reaches {100 * reached:.3g} % of what the {self.holds} allow."
 
     def document(self) -> dict[str, Any]:
-        """Its fields, and what follows from them."""
+        """Its fields, its intensity and its two bounds, for ``roofline.json``."""
         bounds = {"by_ports": self.by_ports, "by_dependencies": self.by_dependencies}
         return {**self._asdict(), "intensity": self.intensity, **bounds}
 

@@ -1,9 +1,9 @@
-"""What one sample of a program's stack costs it, by `perf record` as `npc.observe.hotspots` calls it.
+"""The time that one sample of its stack costs a program, by `perf record` as `npc.observe.hotspots` calls it.
 
-A process computes, in turns without and with far more samples than are ever asked for. An interrupt's time
-belongs to no process, so blocks are timed by the clock on the wall, and of each kind the fast ones are
-compared, which nobody else has interrupted. At F samples a second of c seconds each a block takes
-1 / (1 − F·c) of its time.
+A process computes blocks of equal work, alternately without samples and with many more samples than usual. An
+interrupt's time belongs to no process, so the blocks' wall-clock times are compared, and of these the fast
+ones, which nothing else has interrupted. At F samples per second of c seconds each, a block takes 1 / (1 −
+F·c) times as long.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from npc.observe.rank_files import WatchedRank
 
 _RATE: Final = 10_000
 _MAX_RATE: Final = Path("/proc/sys/kernel/perf_event_max_sample_rate")
-#: Steps of a block, some milliseconds; blocks of a turn, of which a tenth is faster than the one that counts.
+#: Steps of a block (some milliseconds), blocks of a turn, turns. Of the blocks' times the 10 % quantile
+#: counts.
 _STEPS, _BLOCKS, _TURNS = 100_000, 40, 3
 _FAST: Final = 0.1
 _PATIENCE_S: Final = 10.0
@@ -34,7 +35,7 @@ _SETTLED_S: Final = 0.1
 
 
 class _Recorded(msgspec.Struct):
-    """What `npc.observe.hotspots.recorder` says at its end."""
+    """What `npc.observe.hotspots.recorder` reports at its end."""
 
     #: How many stacks were recorded.
     samples: int = 0

@@ -30,8 +30,8 @@ from npc.report.sections import present
 TITLE = "Hotspots"
 PLACE = 90
 _READING = (
-    "a bar is a function, as wide as its share of all samples, its own and of what it calls; below it stands "
-    "what it calls, what takes longest on the left. Where nothing is below a bar, the time is its own. A "
+    "a bar is a function, as wide as its share of all samples, with those of what it calls. Below it stands "
+    "what it calls, the longest on the left. Where nothing is below a bar, the time is its own. A "
     "dashed edge marks where ranks differ."
 )
 _LOOP_NOTE = (
@@ -142,7 +142,7 @@ _LOOP_COLUMNS: Final[Sequence[Column[_LoopOfFunction]]] = (
 
 
 def loops_table(hotspots: Hotspots) -> Iterator[Block]:
-    """The hottest loop of each function at rest, and of those without one the reason."""
+    """The bound of each function's hottest loop, and why others have none."""
     loops = [
         _LoopOfFunction(function.function, function.loop) for function in hotspots.hotspots if function.loop
     ]

@@ -1,4 +1,4 @@
-"""The stacks of one rank in a file, ``HOST.RANK.stacks``, that merges with those of thousands of others.
+"""The file with the stacks of one rank, ``HOST.RANK.stacks``, made to be merged with thousands of others.
 
 A JSON object: ``status`` (``ok``, or why there are none); ``source``, ``rate`` (1/s), ``samples``, ``lost``,
 ``cut`` (samples of stacks that do not reach the program's start), ``unnamed`` (samples without a symbol),
@@ -26,11 +26,11 @@ from npc.observe.hotspots.stacks import KERNEL, NOWHERE, Stacks
 
 SUFFIX: Final = ".stacks"
 OTHER: Final = "(other)"
-#: Of the rank's samples: what is below is `OTHER` of its parent.
+#: Nodes with a smaller share of the rank's samples are counted as `OTHER` of their parent.
 _LEAST_SHARE: Final = 0.0005
 #: Functions whose addresses are kept.
 _HOTTEST: Final = 10
-#: Where programs and threads begin, and the libraries of C in which they do.
+#: Functions in which programs and threads begin, and the C libraries that have such functions.
 _STARTS: Final = {
     "_start", "__libc_start_main", "__libc_start_call_main", "__libc_start_main_impl", "main", "_dl_start",
     "_dl_start_user", "clone", "__clone", "clone3", "__clone3", "start_thread",
@@ -76,16 +76,16 @@ def save(document: dict[str, Any], path: Path) -> None:
 
 
 def _is_whole(stack: Sequence[tuple[str, str]]) -> bool:
-    """Whether a stack goes down to where its program or thread began."""
+    """Whether a stack reaches the function in which its program or thread began."""
     function, module = stack[0]
-    if module == KERNEL:  # a process that has not begun its program, or ends
+    if module == KERNEL:  # a process before its program begins, or at its end
         return True
-    # a function of libc without a symbol that calls others is where it starts programs or threads
+    # A function of libc without a symbol that calls others is one that starts programs or threads.
     return function in _STARTS or (len(stack) > 1 and module.rpartition("/")[2].startswith(_START_MODULES))
 
 
 def _tree(stacks: Stacks) -> list[list[int]]:
-    """The prefix tree; what is too small is counted, under no name, with its parent."""
+    """The prefix tree; samples of nodes that are too small are counted in their parents only."""
     children: list[dict[int, int]] = [{}]
     nodes = [[0, -1, 0, 0]]
     for stack, count in stacks.counts.items():
@@ -104,7 +104,8 @@ def _tree(stacks: Stacks) -> list[list[int]]:
 
 
 def _pruned(nodes: list[list[int]], least: float) -> list[list[int]]:
-    """Without nodes of fewer samples. These are in no child of their parent and not its own."""
+    """The nodes with at least `least` samples. Samples of the others stay in their parent's total, but are
+    neither its own nor in one of its children."""
     numbers: dict[int, int] = {}
     rows: list[list[int]] = []
     for number, (parent, place, samples, own) in enumerate(nodes):

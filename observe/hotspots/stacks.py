@@ -1,4 +1,4 @@
-"""Stacks as ``perf script`` prints them, counted.
+"""Counts the stacks that ``perf script`` prints.
 
 Fields ``pid,event,period,ip,sym,symoff,dso`` with mappings and losses (perf-script(1)); a sample of a clock
 has its stack below it, leaf first, one of a hardware event its address on the same line::
@@ -8,8 +8,8 @@ has its stack below it, leaf first, one of a hardware event its address on the s
                 126c heavy+0xac (/tmp/app)
                 10a2 main+0x42 (/tmp/app)
 
-Addresses are places in the file or in memory, by perf's version and the kind of sample; with the mappings
-both become virtual addresses of the file.
+Addresses are offsets in the file or addresses in memory, depending on perf's version and the kind of sample.
+The mappings turn both into virtual addresses of the file.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 KERNEL: Final = "[kernel]"
-#: Code that a program makes while it runs, where it leaves no map of it (/tmp/perf-PID.map).
+#: Code that a program made while it ran, without a map of it for perf (/tmp/perf-PID.map).
 JIT: Final = "[jit]"
-#: An address where no code lies: what a stack walk finds where frame pointers are used for something else.
+#: An address without code: found in a stack where the frame pointer's register was used for something else.
 NOWHERE: Final = "[unknown]"
 CLOCK: Final = "cpu-clock"
 
@@ -39,7 +39,7 @@ _MAPPED: Final = re.compile(
 _LOST: Final = re.compile(r"PERF_RECORD_LOST(?:_SAMPLES)? lost (\d+)")
 _SAMPLE: Final = re.compile(r"\s*(-?\d+)\s+(\d+)\s+(\S.*?):(?:\s+(.*))?")
 _FRAME: Final = re.compile(r"\s*([0-9a-f]+) (.*?)(?:\+0x([0-9a-f]+))? \(([/\[].*|[^()]*)\)")
-#: What perf hangs on an event's name: cycles/call-graph=no/u, cpu-clock:u, cpu_core/cycles/.
+#: What perf adds to an event's name: cycles/call-graph=no/u, cpu-clock:u, cpu_core/cycles/.
 _MODIFIERS: Final = re.compile(r"^cpu_\w+/|(?<=\w)[/:].*$")
 _INLINED: Final = "inlined"
 _SYSTEM: Final = re.compile(r"\[(?!vdso|vsyscall|unknown|JIT|heap|stack|anon)")
@@ -63,20 +63,20 @@ class Code(NamedTuple):
 
 
 class Stacks:
-    """The samples of one rank, counted.
-
-    counts: stack, outermost first, as places in `functions` (function, module) → samples of the clock. By
-    such a place: addresses → samples there at the top of the stack; events: hardware event → how often it
-    happened; unnamed: those without a symbol. lost: samples that did not get out of the
-    kernel in time.
-    """
+    """The samples of one rank, counted."""
 
     def __init__(self) -> None:
+        #: (function, module); a place in this list stands for one of them below.
         self.functions: list[tuple[str, str]] = []
+        #: Stack, as places of its functions, outermost first → samples of the clock.
         self.counts: Counter[tuple[int, ...]] = Counter()
+        #: Place of a function → address → samples there at the top of the stack.
         self.addresses: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        #: Place of a function → hardware event → how often it happened.
         self.events: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        #: Places of functions without a symbol.
         self.unnamed: set[int] = set()
+        #: Samples that perf could not read in time.
         self.lost = 0
         self._numbers: dict[tuple[str, str], int] = {}
         self._mapped: defaultdict[int, dict[str, list[tuple[int, int, int]]]] = defaultdict(dict)
@@ -85,11 +85,11 @@ class Stacks:
 
     @property
     def samples(self) -> int:
-        """Of the clock."""
+        """Number of samples of the clock."""
         return self.counts.total()
 
     def read(self, lines: Iterable[str]) -> None:
-        """Count what perf prints."""
+        """Count what perf prints, line by line."""
         event, process, frames = "", 0, list[str]()
         for line in lines:
             if line[:1] == "\t":
@@ -156,11 +156,12 @@ class Stacks:
         return number
 
     def _codes(self, process: int, frames: list[str]) -> list[Code]:
-        """Leaf first. Functions that the compiler has put into another have its module; of addresses where no
-        code lies one is kept, and none at the outer end, where they only show that the walk went wrong."""
+        """The codes of a stack, leaf first. An inlined function has the module of the one that it is in. Of
+        several addresses without code in a row one is kept; at the outer end none, since there they only show
+        that the stack could not be followed further."""
         mapping = self._code_by_process[process]
         codes: list[Code] = []
-        for line in reversed(frames):  # outermost first: what holds an inlined function is known before it
+        for line in reversed(frames):  # outermost first, so a function is known before what is inlined in it
             code = mapping.get(line)
             if code is None:
                 code = self._code(process, line)
@@ -181,7 +182,7 @@ class Stacks:
         named = symbol != "[unknown]"
         name = symbol if len(symbol) <= _LONGEST_NAME else f"{symbol[: _LONGEST_NAME - 1]}…"
         if _SYSTEM.match(module):
-            # Addresses of the system are of this boot of this node: without a symbol they tell nothing.
+            # Addresses in the kernel hold for this boot of this node only: without a symbol they are useless.
             return Code(name if named else KERNEL, KERNEL, place, named)
         if module == _INLINED:
             return Code(name, _INLINED, place, named)
@@ -196,8 +197,8 @@ class Stacks:
             address = file.address(address)
         function = file.function(address) if file is not None else None
         if named and function is not None:
-            # Return addresses may be one past the end of a function. Without a size in its table perf takes
-            # the nearest symbol before an address, also of another function: that is no name.
+            # A return address may be just past the end of a function. Where symbols have no size, perf takes
+            # the nearest symbol before the address, even of another function: that is not its name.
             before = file.function(address - 1) if file is not None else None
             named = address - int(offset or "0", 16) >= (before or function).first
         if named:
@@ -205,7 +206,7 @@ class Stacks:
         return Code(hex(function.first if function is not None else address), module, address, named)
 
     def _offset(self, process: int, module: str, place: int) -> int:
-        """Where in its file an address is that perf printed, which may be so already."""
+        """The offset in its file of an address that perf printed; it may be one already."""
         for start, end, offset in self._mapped[process].get(module, ()):
             if start <= place < end:
                 return place - start + offset

@@ -1,4 +1,4 @@
-"""Hotspots as people read them on the terminal."""
+"""Hotspots as lines for the terminal."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from npc.records.units import plural, shortened
 #: Functions that are shown; the file has more.
 _MOST_SHOWN: Final = 8
 _LONGEST_NAME: Final = 56
-#: Where the ranks' shares lie farther apart, Amdahl's law for their mean says little.
+#: Where ranks' shares differ by more, Amdahl's law for the mean share says little.
 _FAR_APART: Final = 0.2
 
 
 def hotspots(recorded: Hotspots) -> Iterator[str]:
-    """A line a function, the hottest first: its share of the samples with the 95 % interval, that of the
-    ranks with least and most, how much faster the program is at most if it is 2 and infinitely many times
-    faster, and what bounds it."""
+    """A line for each function, the hottest first: its share of the samples with the 95 % interval, the
+    shares of the ranks with least and with most, the program's speedup at most if the function were twice
+    as fast or took no time, and what bounds it."""
     if recorded.status != "ok":
         yield f"hotspots: {recorded.status}"
         return
@@ -45,12 +45,12 @@ def hotspots(recorded: Hotspots) -> Iterator[str]:
     for reason in dict.fromkeys(hotspot.evidence for hotspot in shown if _is_unknown(hotspot)):
         yield f"  bound unknown: {reason}"
     yield (
-        "  2x, inf: the program at most, if the function is so much faster and all ranks are alike (Amdahl)"
+        "  2x, inf: the program is so much faster at most, if the function is and all ranks are alike (Amdahl)"
     )
     if any(hotspot.most - hotspot.least > _FAR_APART for hotspot in shown):
-        yield "  the ranks are not alike: where others wait for the rank with most, its share counts"
+        yield "  ranks differ: where the others wait for the rank with most, its share counts"
     if recorded.unresolved > 0:
-        yield f"  {recorded.unresolved:.1%} of the samples have no symbol, but an address"
+        yield f"  {recorded.unresolved:.1%} of the samples have no symbol: the address is shown instead"
     for note in recorded.notes:
         yield f"  note: {note}"
 

@@ -95,8 +95,8 @@ def test_a_paragraph_says_the_share_the_rates_and_the_bound() -> None:
     assert "times as fast" not in line
     (line,) = kernel_lines(measured, [hotspot("0x390e0", "libblis.so.4", 0.3)])
     assert line.startswith(
-        "30% of the time is in functions of BLIS without a symbol (0x390e0; which routine that is, nobody "
-        "can tell). Here dgemm reaches 100 GFLOP/s"
+        "30% of the time is in functions of BLIS without a symbol (0x390e0; which routine that is is "
+        "not known). Here dgemm reaches 100 GFLOP/s"
     )
     assert "the program would" not in line and "No other library" not in line
     assert kernel_lines(measured, [hotspot("main", "app", 1.0)]) == []

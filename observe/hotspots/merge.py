@@ -1,5 +1,4 @@
-"""Merges the stacks of all ranks into one prefix tree, and finds the functions in which a program computes
-most.
+"""Merges the stacks of all ranks into one prefix tree, and finds the hottest functions.
 
 Four thousand ranks take seconds, since each rank's file is already a tree without its rare parts.
 """

@@ -1,5 +1,4 @@
-"""Runs perf beside one rank: attached before the program begins; stacks are counted on the node after its
-end.
+"""Runs perf beside one rank, from before its program begins; counts the stacks on the node after its end.
 
 perf writes to a file without a name on this node's disk. So nothing is left behind however the run ends, and
 nothing goes through the network meanwhile. perf ends with `npc.observe.rank`, with the rank, or when it is

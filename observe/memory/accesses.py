@@ -1,4 +1,4 @@
-"""What each thread did to each page, the same way for a program that was counted and one that was sampled."""
+"""What each thread did to each page, in one form for counted and for sampled accesses."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from npc.observe.memory.table import LAYOUT, PAGE, SAMPLING, SLOT_NS, Entries, RankTable
 
-#: Parts of the run that a mask of times has.
+#: Bits of a mask of times, each for one part of the run.
 SLOTS: Final = LAYOUT.numbers["NPC_SLOTS"]
-#: A sampled page is seen once an interval: in fewer intervals a second thread that shares it is missed.
+#: Sampling intervals in one part of the run, at least. A page is seen once in an interval, so with fewer of
+#: them a second thread that shares the page may be missed.
 _INTERVALS_A_SLOT: Final = 4
 
 Flags = npt.NDArray[np.bool_]
@@ -31,12 +32,13 @@ class Accesses(NamedTuple):
 
     @property
     def used(self) -> Words:
-        """Words that a thread read or wrote, (entries, 8)."""
+        """Words of 8 bytes that a thread read or wrote, a bit each, (entries, 8)."""
         return np.asarray(self.pages["read_words"] | self.pages["written_words"])
 
 
 def accesses_of(table: RankTable) -> Accesses:
-    """Of a process's table; its pages are taken out of it, since they may have gigabytes."""
+    """The accesses in a process's table. Its pages are removed from the table, since they may be
+    gigabytes."""
     if int(table.header["mode"]) == SAMPLING:
         return _sampled(table)
     number = [len(part) for part in table.pages.values()]
@@ -50,7 +52,8 @@ def accesses_of(table: RankTable) -> Accesses:
         part = table.pages.pop(thread)
         pages[place[begin : begin + len(part)]] = part
         begin += len(part)
-    pages["last"] = np.maximum(pages["last"], pages["first"])  # a short life has no tick of the coarse clock
+    # A short run may see no tick of the coarse clock.
+    pages["last"] = np.maximum(pages["last"], pages["first"])
     return Accesses(pages, threads[order], _same_scale(pages))
 
 
@@ -59,8 +62,8 @@ def _column(table: RankTable, name: str) -> list[Entries]:
 
 
 def _same_scale(pages: Entries) -> int:
-    """Fold masks of an earlier scale, two parts into one, until all are of the last; ns of a part. Raises
-    ValueError for a scale at which a run would last for ever."""
+    """Fold masks of earlier scales, two parts into one, until all have the last scale. Returns the length
+    of a part in ns. Raises ValueError for an impossible scale."""
     scale = int(pages["slot_scale"].max(initial=0))
     if scale >= SLOTS:
         raise ValueError(f"damaged: a part of the run has 2^{scale} times what it begins with")
@@ -84,7 +87,7 @@ def fold(slots: Words) -> Words:
 
 
 def _sampled(table: RankTable) -> Accesses:
-    """An access is one that was seen; the words are those that it met."""
+    """The accesses of a sampled program: those that were seen, and the words that they touched."""
     touches = table.touches
     intervals = table.intervals
     end = int(max(touches["time"].max(initial=0), intervals["end"].max(initial=0)))

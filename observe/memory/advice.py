@@ -1,4 +1,4 @@
-"""What npc observe --memory says of a program's structures, as advice."""
+"""The hints of `npc observe --memory` as advice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from npc.report.observed import Observed, newest
 from npc.report.runs import Run
 
 add_words(Path(__file__).with_name("rules.toml"))
-#: That a structure has most accesses is no fault.
+#: Hints that name no fault: some structure always has most accesses.
 _NO_FAULT: Final = ("heaviest structure",)
 
 

@@ -14,7 +14,8 @@ from npc.observe.memory.companion import VALGRIND
 #: The library that programs of ``npc program cc`` are linked with.
 _COUNTS: Final = b"libnpc-memory-count.so"
 _INTERVAL_S: Final = 0.1
-#: Of sampling without a limit, as parts of the run time: the most that the library takes for one.
+#: The budget of sampling without a limit, as a multiple of the run time: the largest that the library
+#: accepts.
 _NO_LIMIT: Final = 10.0
 #: What to do with a program that does not count by itself.
 _THREE_WAYS: Final = """{program} was not built by npc program cc, c++ or fc. Choose one of three ways:
@@ -36,11 +37,12 @@ docs/memory.md says more of each."""
 def memory_settings(
     mode: str, program: str, interval: float | None, budget: float | None
 ) -> Mapping[str, Any]:
-    """mode: ``count``, ``sample``, ``valgrind``; ``auto``: count, if the program was built for it. interval:
-    s; budget: of the run time, None without a limit.
+    """Settings of the companion.
 
-    Raises `npc.observe.built.NoLibrary`, and ValueError for what does not go together, ``auto`` and a program
-    that was not built to count among it: none of the other ways is chosen by itself.
+    mode: ``count``, ``sample``, ``valgrind``; ``auto``: count, if the program was built for it. interval: s;
+    budget: share of the run time, None without a limit. Raises `npc.observe.built.NoLibrary`, and ValueError
+    for settings that do not go together, also for ``auto`` and a program that was not built to count: the
+    other modes are never chosen by themselves.
     """
     counts = is_counting(program)
     if mode == "auto" and not counts:

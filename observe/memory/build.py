@@ -1,4 +1,4 @@
-"""Builds the libraries that keep where a program's memory goes (library/), by the site's C compiler."""
+"""Builds the libraries that record a program's accesses to memory (library/), by the site's C compiler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from npc.machine.command import run
 from npc.observe.built import NoLibrary, built, compile_library
 
 SOURCES: Final = Path(__file__).with_name("library")
-#: Of both libraries.
+#: Sources of both libraries.
 _COMMON: Final = ("runtime", "allocations")
 _FLAGS: Final = ("-std=gnu11", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-fno-builtin")
 #: Atomic operations of 16 bytes, which the baseline of x86-64 lacks and every processor since 2005 has.
@@ -20,10 +20,10 @@ _LIBRARIES: Final = ("-ldl", "-lpthread")
 
 
 def memory_library(mode: Literal["count", "sample"]) -> Path:
-    """What is put before the program to keep its memory.
+    """The library that is loaded before the program. Raises `NoLibrary`.
 
-    That of counting stands in a folder where compilers take it for ThreadSanitizer's own: libtsan.so, and the
-    object file that gcc links programs with. Raises `NoLibrary`.
+    The one that counts lies in a folder where compilers take it for ThreadSanitizer's own: beside it are
+    libtsan.so and the object file that gcc links programs with.
     """
     compiler = site_compiler("CC", ("cc", "gcc"))
     version = run([*compiler, "--version"])
@@ -49,12 +49,12 @@ def units_of(mode: Literal["count", "sample"]) -> list[Path]:
 
 
 def compiler_flags() -> list[str]:
-    """With which each of them is compiled on this machine."""
+    """The flags with which each source is compiled on this machine."""
     return [*_FLAGS, *_MACHINE.get(os.uname().machine, ()), f"-I{SOURCES}"]
 
 
 def _stand_in(compiler: list[str], library: Path) -> None:
-    """Beside the library, what gcc looks for where it links a program with -fsanitize=thread."""
+    """Make beside the library the files that gcc looks for when it links with -fsanitize=thread."""
     other = library.with_name("libtsan.so")
     other.unlink(missing_ok=True)
     other.symlink_to(library.name)
@@ -63,8 +63,8 @@ def _stand_in(compiler: list[str], library: Path) -> None:
 
 
 def site_compiler(variable: str, names: tuple[str, ...]) -> list[str]:
-    """The words of the environment's variable, but for `npc program cc` itself, which make exports; else the
-    first of these that there is, or the first."""
+    """The words of an environment variable, unless it names `npc program cc` itself, as make exports it;
+    else the first of `names` that is installed, or the first of them."""
     from shutil import which
 
     words = shlex.split(os.environ.get(variable, ""))

@@ -1,9 +1,9 @@
-"""Has a library inside a rank keep where its memory goes, and reduces that once the rank has ended.
+"""Loads a library into a rank that records accesses to memory, and reduces the record at the end.
 
-The library (library/) writes a table, library/table.h's: memory without a name, which `npc.observe.rank`
-holds, so that whatever ends the rank, the table is there, and nothing is left behind. It may be gigabytes;
-it stays on the node, where observe/memory/reduce.py makes a small file of it. Only the standard library,
-since `npc.observe.rank` has no other.
+The library (library/) writes a table (library/table.h) in memory without a name, which `npc.observe.rank`
+holds open. So the table is still there however the rank ends, and nothing is left behind. It may be gigabytes
+and stays on the node, where observe/memory/reduce.py makes a small file of it. This module uses the standard
+library alone, as all modules that `npc.observe.rank` loads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from npc.python import python
 
 #: The program's environment names the table by this.
 TABLE: Final = "NPC_MEMORY_TABLE"
-#: What a program is started by that was not built to count.
+#: The command that starts a program that was not built to count.
 VALGRIND: Final = ("valgrind", "--tool=lackey")
 #: A table of a hundred thousand pages.
 _LEAST_BYTES: Final = 64 << 20
@@ -43,10 +43,10 @@ _HEADER: Final = _LAYOUT.structures["npc_table"]
 _MAGIC: Final = _LAYOUT.texts["NPC_MEMORY_MAGIC"] + b"\0"
 _SLOT_NS: Final = _LAYOUT.numbers["NPC_SLOT_NS"]
 _SLOTS: Final = _LAYOUT.numbers["NPC_SLOTS"]
-#: Between two ticks: a thousandth of the time so far, and that within these, s.
+#: Limits of the time between two ticks, in s, which is a thousandth of the time so far.
 _FASTEST_S: Final = 0.001
 _SLOWEST_S: Final = 0.01
-#: The rest of a trace; children that the program has left behind may keep it open.
+#: How long to wait for the end of a trace, which children that the program has left may keep open.
 _READ_S: Final = 10.0
 #: Reading a table of gigabytes.
 _REDUCE_S: Final = 600.0
@@ -55,8 +55,8 @@ _REDUCE: Final = Path(__file__).with_name("reduce.py")
 
 class RankMemoryTable(Companion):
     """A `Companion`. settings: ``mode`` (``count``, ``sample``, or ``valgrind``: the program is started by
-    `VALGRIND`), ``library``: what is put before the program; ``interval`` in seconds and ``budget``
-    (sampling); ``source``, in words."""
+    `VALGRIND`), ``library``: is loaded before the program; ``interval`` in seconds and ``budget`` as a
+    share of the run time (sampling); ``source``: what sees the accesses, in words."""
 
     def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
         self._target = folder / f"{name}.{MEMORY}"
@@ -80,8 +80,8 @@ class RankMemoryTable(Companion):
             self._reader = self._started(self._read_trace)
 
     def _started(self, work: Callable[[], None]) -> int:
-        """A process that does this, with none of what `npc.observe.rank` has open, which others wait to see
-        closed, and deaf to its signals."""
+        """Start a process that does `work` and return its number. It closes what `npc.observe.rank` has
+        open, since others wait for that to be closed, and ends with its parent."""
         child = os.fork()
         if child:
             return child
@@ -97,7 +97,7 @@ class RankMemoryTable(Companion):
         try:
             ctypes.CDLL(self._settings["library"]).npc_read_trace(self._trace[0], self._table)
         finally:
-            while os.read(self._trace[0], 1 << 16):  # what is not read stops the program
+            while os.read(self._trace[0], 1 << 16):  # a full pipe would stop the program
                 pass
 
     def become(self) -> None:
@@ -123,9 +123,9 @@ class RankMemoryTable(Companion):
         return self._reduced()
 
     def stop(self) -> None:
-        """End the processes beside the rank: now the table is whole."""
+        """End the processes beside the rank; after that the table is whole."""
         if self._trace is not None:
-            os.close(self._trace[1])  # mostly the last one: then the reader comes to the trace's end
+            os.close(self._trace[1])  # usually the last open end, so the reader sees the trace's end
         for process, patience_s in ((self._reader, _READ_S), (self._clock, 0.0)):
             if process:
                 deadline = time.monotonic() + patience_s
@@ -135,13 +135,13 @@ class RankMemoryTable(Companion):
                     time.sleep(0.001)
 
     def _make(self) -> str:
-        """A file in the node's memory, empty and as large as a table may become: a quarter of what memory is
-        free, shared by the node's ranks. Why there is none."""
+        """Make an empty file in the node's memory, as large as a table may become: a quarter of the free
+        memory, shared by the node's ranks. Returns why there is none; empty where there is one."""
         library = Path(self._settings["library"])
         if not library.exists():  # the dynamic linker would say so for every process
             return f"{library} is not on {os.uname().nodename}"
         if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-            # what the library maps of it would be missing in the program, whose malloc then fails
+            # the mapped table counts towards the limit, so the program's malloc would fail
             return "the program's address space is limited (ulimit -v), and the table would take its room"
         try:
             self._table = os.memfd_create("npc-memory")
@@ -160,7 +160,7 @@ class RankMemoryTable(Companion):
         return "the program has not loaded the library: it is linked statically, or set-user-ID"
 
     def _reduced(self) -> dict[str, Any]:
-        """Keep ``HOST.RANK.memory``, which says what came of it, also where nothing did."""
+        """Write ``HOST.RANK.memory``, also where there is nothing: then it says why."""
         about: dict[str, Any] = {
             "rank": first_number(RANK) or 0,
             "host": socket.gethostname(),

@@ -1,4 +1,5 @@
-"""The map of accesses by thread and page, as SVG: what is thousands of places is an image of a pixel each."""
+"""The map of accesses by thread and page, as SVG; its thousands of cells are an image with a pixel for
+each."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _TEMPLATE: Final = Path(__file__).with_name("density.svg")
 
 
 def density_figure(density: DensityMap, shows: str, reading: str, *tables: Table) -> Figure:
-    """The figure of accesses by thread and page, with its colours and the switch of who was first."""
+    """The figure of accesses by thread and page, with its colours and a switch for the marks of first
+    touch."""
     return Figure(
         density.ident,
         density.title,
@@ -38,12 +40,12 @@ def density_figure(density: DensityMap, shows: str, reading: str, *tables: Table
 
 
 def draw_density(density: DensityMap) -> Markup:
-    """The map as an ``<svg>`` element. What is thousands of places is an image of a pixel each."""
+    """The map as an ``<svg>`` element. Its thousands of cells are an image with a pixel for each."""
     return Markup(macros(_TEMPLATE).density(density, _Pixels(density)))
 
 
 def density_legend(density: DensityMap) -> tuple[Legend, ...]:
-    """The switch of the marks of who was first, if there are some."""
+    """The switch for the marks of first touch, if there are any."""
     mark = Trace("first touch", "first", lines=(((0, 0), (1, 0)),), width=3)
     return (Legend(0, mark.name, swatch(mark)),) if density.first else ()
 
@@ -83,7 +85,7 @@ class _Pixels:
         return f"M{self.x(left, touch.begin):.1f} {y:.1f}H{self.x(left, touch.end):.1f}"
 
     def names(self) -> Iterator[tuple[str, float]]:
-        """As many names of rows as find room, and that of the strip."""
+        """As many names of rows as there is room for, and that of the strip."""
         yield "mean", self.strip + self.thin / 2
         names = self._of.names
         every = max(1, math.ceil(2 * NOTE_HEIGHT / self.row)) if self.row < NOTE_HEIGHT else 1
@@ -92,7 +94,7 @@ class _Pixels:
 
     @staticmethod
     def pixels(depths: Depths) -> str:
-        """An image of a colour's number a place, as a data URI (PNG, ISO/IEC 15948)."""
+        """An image with a pixel for each number of a colour, as a data URI (PNG, ISO/IEC 15948)."""
         height, width = depths.shape
         colours = b"".join(bytes.fromhex(colour[1:]) for colour in DEPTH_COLOURS)
         lines = b"".join(b"\0" + row.tobytes() for row in depths)

@@ -1,8 +1,8 @@
-"""Pictures of a program's memory: what is large and what is used, who touches which page, sharing over time.
+"""Pictures of a program's memory: size and use of structures, who touches which page, sharing over time.
 
-After the figures of Tabarnac and Moca (Beniamine, Analyzing the memory behavior of parallel scientific
-applications, 2016, sections 4.1.3 and 6.2.2). Here reads and writes have a picture each, and the thread that
-touched a page first is marked in it, so that both are seen to fit or not.
+They follow the figures of Tabarnac and Moca (Beniamine, Analyzing the memory behavior of parallel scientific
+applications, 2016, sections 4.1.3 and 6.2.2). Here reads and writes have a picture each, in which the thread
+that touched a page first is marked, to compare it with those that use the page.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_BARS: Final = 24
 _LETTERS: Final = 14
 _BAR: Final = 26
 _BAR_POINTS: Final = 8.0
-#: Bars below this part of the longest one are not drawn.
+#: Bars below this share of the longest one are not drawn.
 _LEAST_BAR: Final = 0.01
 _BARS: Final = {"size": "grey", "reads": "blue", "writes": "vermillion"}
 #: Each kind of sharing: its colour, and what it means.
@@ -122,7 +122,8 @@ class ThreadAccesses(NamedTuple):
 
 
 def density_map(density: Density, ident: str, title: str) -> DensityMap | None:
-    """The picture; None where no access was seen. What finds no room is put together with its neighbours."""
+    """The picture; None where no access was seen. Where rows or columns are too many, neighbours are
+    merged."""
     kinds = {name: np.array(rows, dtype=float) for name, rows in _kinds(density).items()}
     kinds = {name: amounts for name, amounts in kinds.items() if amounts.any()}
     if not kinds:
@@ -135,9 +136,8 @@ def density_map(density: Density, ident: str, title: str) -> DensityMap | None:
     columns = range(0, bins, across)
     pages = [density.pages * (min(column + across, bins) - column) for column in columns]
     held = [min(row + down, len(density.threads)) - row for row in range(0, len(density.threads), down)]
-    share_of_cell = (
-        np.outer(held, pages).astype(float) * density.group
-    )  # of how many threads and pages a place is
+    # Threads × pages that a cell stands for.
+    share_of_cell = np.outer(held, pages).astype(float) * density.group
     whole = {name: _merged(amounts, down, across) for name, amounts in kinds.items()}
     means = {name: amounts / share_of_cell for name, amounts in whole.items()}
     scale = log_scale(np.concatenate([amounts.ravel() for amounts in means.values()]).tolist(), "")
@@ -235,7 +235,7 @@ def _first_touches(
 
 
 def _first_words(first: Sequence[int], touched: Sequence[FirstTouch], names: Sequence[str]) -> str:
-    """Who touched how much of it first, as far as somebody did."""
+    """A sentence about which threads touched how much of it first."""
     sums: Counter[int] = Counter()
     for touch in touched:
         sums[touch.row] += touch.end - touch.begin
@@ -269,8 +269,8 @@ def _pages(begin: int, end: int) -> str:
 
 
 def structure_bars(structures: Sequence[Structure], ident: str, title: str) -> Chart:
-    """Of each structure its part of all bytes, and of all accesses, reads and writes one behind the other;
-    those with the longest bars. Raises ValueError where there is none."""
+    """Bars of each structure: its share of all bytes, and its share of all accesses, first reads, then
+    writes. Only the structures with the longest bars. Raises ValueError without structures."""
     size = sum(structure.bytes for structure in structures) or 1
     accesses = sum(structure.reads + structure.writes for structure in structures) or 1
 
@@ -290,17 +290,11 @@ def structure_bars(structures: Sequence[Structure], ident: str, title: str) -> C
     for place, structure in enumerate(shown):
         y = len(shown) - place - 0.5
         held, read, written = parts(structure)
+        writes = f"{format_quantity(structure.writes, '', 4)} writes"
         amounts = (
             ("size", y + 0.19, 0.0, held, format_size(structure.bytes), "bytes"),
             ("reads", y - 0.19, 0.0, read, f"{format_quantity(structure.reads, '', 4)} reads", "accesses"),
-            (
-                "writes",
-                y - 0.19,
-                read,
-                written,
-                f"{format_quantity(structure.writes, '', 4)} writes",
-                "accesses",
-            ),
+            ("writes", y - 0.19, read, written, writes, "accesses"),
         )
         for name, at, begin, share, words, of in amounts:
             if share > least:

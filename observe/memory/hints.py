@@ -1,7 +1,7 @@
 """What looks wrong with a program's memory, the evidence, and what to do.
 
-Hints follow Tabarnac's (Beniamine 2016, 4.1.3: the weight of structures, first touch against use, sharing,
-what is only read may be copied), and add what words and cache lines tell.
+Hints follow Tabarnac's (Beniamine 2016, 4.1.3: weight of structures, first touch against use, sharing, copies
+of what is only read), and add those by words and cache lines.
 """
 
 from __future__ import annotations
@@ -29,22 +29,24 @@ WRITE_SHARED: Final = "write-shared pages"
 READ_ONLY: Final = "read-only data"
 UNUSED: Final = "unused words"
 HEAVIEST: Final = "heaviest structure"
-#: What a structure must have of all accesses for a change to be worth anybody's time: what takes 5 % of the
-#: time and is gone makes a program 5 % faster.
+#: With a smaller share of all accesses a structure is not worth a change: even if 5 % of the time went away,
+#: the program would be only 5 % faster.
 _WORTH: Final = 0.05
-#: Of a contended line: a line that moves takes 10 to 75 times as long as a hit in the first cache (4 cycles;
-#: 40 to 300, Beniamine 2016, table 3.1), so 0.1 % of the accesses may be 1 to 8 % of the time.
+#: The same for contended lines. A line that moves between caches takes 10 to 75 times as long as a hit in the
+#: first cache (40 to 300 against 4 cycles, Beniamine 2016, table 3.1), so 0.1 % of the accesses may be 1 to 8
+#: % of the time.
 _LINE_WORTH: Final = 0.001
-#: One thread touched nearly all pages first, and does little of what is done to them.
+#: One thread touched at least the first share of the pages first, and makes less than the second share of the
+#: accesses.
 _ALL_FIRST: Final = 0.9
 _OF_THE_FIRST: Final = 0.5
-#: Fewest pages of a structure whose place matters: 16 pages are in every second cache.
+#: Fewest pages of a structure whose place matters: 16 pages fit into every second-level cache.
 _FEW_PAGES: Final = 16
-#: Written by so small a part of the accesses it is set up and then read (Tabarnac: mostly read).
+#: With a smaller share of writes a structure is set up once and then read (Tabarnac: mostly read).
 _SELDOM_WRITTEN: Final = 0.05
-#: Pages that several threads write: at a border between two threads' parts there is one.
+#: With a smaller share of shared pages these may be the borders between the threads' parts.
 _MANY_SHARED: Final = 0.1
-#: Half of each line that comes from memory is for nothing.
+#: With fewer used words of a line's 8, more than half of each line is loaded without use.
 _USED_WORDS: Final = 4.0
 _HEAVY: Final = 0.5
 _WORDS_OF_A_LINE: Final = 8
@@ -90,7 +92,8 @@ class _WeightedHint:
 
 
 def hints_of(ranks: Sequence[RankMemory], mode: MemoryMode = "counting") -> tuple[MemoryHint, ...]:
-    """Of all ranks: the same of several once, where it weighs most; what harms most first."""
+    """The hints of all ranks, what harms most first. A hint of several ranks is given once, for the rank
+    in which it weighs most."""
     by_structure: defaultdict[tuple[str, str], list[_WeightedHint]] = defaultdict(list)
     for rank in ranks:
         for weighted in _of_rank(rank, mode):
@@ -160,7 +163,7 @@ def _contended(rank: RankMemory, total: int, mode: MemoryMode) -> Iterator[tuple
 
 
 def _first_touch(structure: Structure, numa: NumaUse | None) -> MemoryHint | None:
-    """One thread touches first what many use: on several NUMA nodes all lies on that thread's."""
+    """One thread touches first what many threads use, so that all of it lies on that thread's NUMA node."""
     if (
         structure.threads < 2
         or structure.pages < _FEW_PAGES
@@ -189,7 +192,7 @@ def _first_touch(structure: Structure, numa: NumaUse | None) -> MemoryHint | Non
 
 
 def _part_of(density: Density, thread: int) -> float:
-    """Of all accesses those of a thread, or of its row."""
+    """Share of the accesses that a thread, or its row, makes."""
     rows = [sum(reads) + sum(writes) for reads, writes in zip(density.reads, density.writes, strict=True)]
     mine = [
         row
@@ -213,7 +216,7 @@ def _write_shared(structure: Structure) -> MemoryHint | None:
 
 
 def _read_only(structure: Structure, numa: NumaUse | None) -> MemoryHint | None:
-    """A copy for each NUMA node makes all reads local, where hardly anything is written."""
+    """Hardly any writes: a copy on each NUMA node makes all reads local."""
     pages = structure.sharing.get("read-shared", 0)
     writes = structure.writes / (structure.reads + structure.writes)
     if pages < _FEW_PAGES or pages < _OF_THE_FIRST * structure.pages or writes > _SELDOM_WRITTEN:
@@ -232,7 +235,7 @@ def _read_only(structure: Structure, numa: NumaUse | None) -> MemoryHint | None:
 
 
 def _unused(structure: Structure, mode: MemoryMode) -> MemoryHint | None:
-    """Sampled, most words are never seen."""
+    """Much of each cache line is never used. Not for sampled accesses, which miss most words."""
     if mode == "sampling" or structure.pages < _FEW_PAGES or not structure.lines:
         return None
     used = structure.words / structure.lines

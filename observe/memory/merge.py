@@ -1,4 +1,4 @@
-"""What all ranks left of their memory, as one: some ranks in detail, the others summed up."""
+"""Merges what all ranks left about their memory: some ranks are kept in detail, the others summed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from npc.observe.memory.reduce import RankFile
 from npc.observe.rank_files import decoded
 
 OK: Final = "ok"
-#: Ranks in detail: those with most accesses, and as many with most shared pages.
+#: Ranks that are kept in detail: half of them those with most accesses, half those with most shared pages.
 _MOST_RANKS: Final = 8
 _MOST_REST: Final = 40
-#: Of the whole part, bytes of JSON; a picture has fewer bins for it.
+#: Largest size of the whole part as JSON (B); pictures get fewer bins until it fits.
 _LARGEST: Final = 900_000
 _MOST_NOTES: Final = 20
 #: What to do where nothing was seen.
@@ -27,14 +27,14 @@ _LONGER: Final = {"sampling": ": let it run longer, or a shorter --interval"}
 
 
 def read_memory(folder: Path, damaged: list[str]) -> MemoryUse | None:
-    """Of the files that the ranks left in `folder`; None where there are none. What cannot be read is noted
-    in `damaged`."""
+    """The memory of all ranks from their files in `folder`; None without files. What cannot be read is
+    noted in `damaged`."""
     ranks = list(decoded(folder, f".{MEMORY}", RankFile, damaged))
     return merge(ranks) if ranks else None
 
 
 def merge(files: Sequence[RankFile]) -> MemoryUse:
-    """All ranks'. Those without a table are noted."""
+    """The memory of all ranks; ranks without a table are noted."""
     ranks_with_memory = [(file, file.memory) for file in files if file.memory is not None]
     reasons = sorted({file.status for file in files if file.memory is None})
     if not ranks_with_memory:
@@ -69,14 +69,14 @@ def merge(files: Sequence[RankFile]) -> MemoryUse:
 
 
 def _of_ranks(notes: Mapping[str, Sequence[int]], ranks: int) -> Iterator[str]:
-    """Each note once."""
+    """Each note once, with the ranks that have it."""
     for note, where in list(notes.items())[:_MOST_NOTES]:
         more = f" and {len(where) - 1} more" if len(where) > 1 else ""
         yield f"rank {where[0]}{more}: {note}" if ranks > 1 else note
 
 
 def _in_detail(ranks: Sequence[RankMemory]) -> list[RankMemory]:
-    """In the order of their numbers."""
+    """The ranks that are kept in detail, in the order of their numbers."""
     if len(ranks) <= _MOST_RANKS:
         return sorted(ranks, key=lambda one: one.rank)
     by_accesses = sorted(ranks, key=lambda one: (-(one.reads + one.writes), one.rank))
@@ -130,7 +130,7 @@ def _summed(ranks: Iterable[RankMemory]) -> tuple[Structure, ...]:
 
 
 def _small_enough(use: MemoryUse) -> MemoryUse:
-    """With pictures as coarse as it takes."""
+    """The same with pictures so coarse that it is small enough."""
     for _ in range(16):
         if len(msgspec.json.encode(use)) <= _LARGEST:
             return use
@@ -145,7 +145,8 @@ def _small_enough(use: MemoryUse) -> MemoryUse:
 
 
 def _coarser(structure: Structure) -> Structure:
-    """Half as many bins, and half as many rows where these are more."""
+    """A structure with a coarser picture: half as many columns, or half as many rows if there are more
+    rows."""
     density = structure.density
     if density is None:
         return structure

@@ -1,8 +1,8 @@
 """What lies where in a process's memory: variables, the allocations of one place in the source, stacks.
 
 A global variable is a symbol of the program or of one of its libraries. An allocation is named by the source
-line that it was made from: the variable on the left of ``= malloc(…)``, ``new``, ``allocate(x(…))``, as
-Tabarnac names it (Beniamine 2016, 4.1.1), where the callers of wrappers count in the place of these.
+line that made it: the variable on the left of ``= malloc(…)``, ``new``, ``allocate(x(…))``, as in Tabarnac
+(Beniamine 2016, 4.1.1). Where a wrapper allocates, the line that calls the wrapper counts.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from npc.observe.memory.table import LAYOUT, Entries, RankTable
 PAGE_BYTES: Final = LAYOUT.numbers["NPC_PAGE_BYTES"]
 EXTENT: Final = np.dtype([("begin", "<u8"), ("end", "<u8"), ("structure", "<i8"), ("kind", "<i8")])
 _HEAP, _MAPPED, _STACK = 1, 2, 3
-#: Of several that claim the same words the first: what was made inside of something that was mapped is meant.
+#: Where several structures claim the same words, the smallest number gets them: an allocation within mapped
+#: memory counts before the mapping.
 _CLAIMS: Final[Mapping[StructureKind, int]] = {"heap": 0, "global": 1, "mapped": 2, "stack": 3, "other": 4}
-#: Headers of the C++ library, whose lines are inlined into those of the program.
+#: Headers of the C++ library, whose code is inlined into the program.
 _LIBRARY_SOURCE: Final = re.compile(r"/include/c\+\+/|/bits/|/gcc/")
-#: What these allocate is their own: the line that called them names something else.
+#: Libraries that allocate for themselves: the line that calls them does not name the allocation.
 _RUNTIME: Final = re.compile(r"/lib(?:gomp|omp|iomp5)\.so")
-#: Its lines say nothing of a program, also where they are known.
+#: The C library: its source lines are useless here, even where they are known.
 _C_LIBRARY: Final = re.compile(r"/(?:libc|libpthread|ld-linux[-\w]*)[.-][\d.]*so")
 #: Files that are not the program's own.
 _SYSTEM: Final = ("/usr/", "/lib")
@@ -106,7 +107,8 @@ class _Region(NamedTuple):
 
 
 def layout(table: RankTable, touched: Entries) -> Layout:
-    """touched: pages that were, in order; globals that lie in no such page are left out."""
+    """What lies where. touched: numbers of the touched pages, in order; variables in other pages are left
+    out."""
     regions = list(_regions(table.maps))
     modules = _modules(regions)
     named: list[tuple[NamedStructure, Entries, bool]] = []  # with its extents, and whether it is small
@@ -130,8 +132,8 @@ def _extents(number: int, structure: NamedStructure, spans: Entries, _small: boo
 
 
 def _unique(structures: Sequence[NamedStructure]) -> list[NamedStructure]:
-    """What has no name is numbered. Of several with the same name the largest keeps it (a pointer is called
-    as what it points to), the others go with their places."""
+    """The structures with unique names. Those without a name are numbered. Of several with the same name the
+    largest keeps it, since a pointer has the name of what it points to; the others get their places added."""
     numbers: Counter[str] = Counter()
     named = []
     for structure in structures:
@@ -165,7 +167,7 @@ def _regions(maps: str) -> Iterator[_Region]:
 
 
 def pages_of_table(maps: str) -> list[range]:
-    """Where the table itself was: what Valgrind sees of it is not the program's."""
+    """Pages of the table itself; accesses to it that Valgrind sees are not the program's."""
     return [
         range(region.begin // PAGE_BYTES, region.end // PAGE_BYTES)
         for region in _regions(maps)
@@ -192,7 +194,7 @@ def _modules(regions: Sequence[_Region]) -> list[Module]:
 
 @lru_cache(maxsize=1024)
 def elf_file(path: str) -> ElfFile | None:
-    """None for what is none, or has gone since."""
+    """The ELF file; None for another file, and for one that is gone."""
     try:
         return ElfFile(Path(path))
     except (OSError, ValueError):
@@ -214,7 +216,7 @@ def _variables(modules: Iterable[Module], touched: Entries) -> Iterator[tuple[Na
             known = [
                 variable for variable in module.elf.symbols if variable.kind == VARIABLE and variable.size
             ]
-        except ValueError:  # a damaged file has no names
+        except ValueError:  # of a damaged file
             continue
         if not known:
             continue
@@ -254,26 +256,16 @@ def _stacks(threads: Entries) -> Iterator[tuple[NamedStructure, Entries, bool]]:
     for thread in threads:
         low, high = int(thread["stack_low"]), int(thread["stack_high"])
         if low < high:
-            name = f"stack of thread {int(thread['number'])}"
-            yield (
-                NamedStructure(name, "stack", "", high - low, 1),
-                np.array([[low, high]], np.uint64),
-                False,
-            )
+            stack = NamedStructure(f"stack of thread {int(thread['number'])}", "stack", "", high - low, 1)
+            yield stack, np.array([[low, high]], np.uint64), False
 
 
 def _regions_left(regions: Sequence[_Region]) -> Iterator[tuple[NamedStructure, Entries, bool]]:
-    """By their files: what has no symbol, or came from an allocation that nobody saw."""
+    """The rest of the mappings, by file: memory without a symbol, or of an allocation that was not seen."""
     spans: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for region in regions:
-        name = (
-            "heap"
-            if region.path == "[heap]"
-            else region.path.strip("[]")
-            if region.path.startswith("[")
-            else ""
-        )
-        spans[name or Path(region.path).name or "anonymous memory"].append((region.begin, region.end))
+        name = region.path.strip("[]") if region.path.startswith("[") else Path(region.path).name
+        spans[name or "anonymous memory"].append((region.begin, region.end))
     for name, parts in spans.items():
         size = sum(end - begin for begin, end in parts)
         kind = "rest of " if name != "anonymous memory" else ""
@@ -288,7 +280,7 @@ def _regions_left(regions: Sequence[_Region]) -> Iterator[tuple[NamedStructure, 
 
 
 def _allocated(objects: Entries, modules: Sequence[Module]) -> Iterator[tuple[NamedStructure, Entries, bool]]:
-    """All of one place are one."""
+    """The allocations; those of one place in the source are one structure."""
     kinds = objects["kind"]
     objects = objects[(objects["bytes"] > 0) & ((kinds == _HEAP) | (kinds == _MAPPED))]
     if not len(objects):
@@ -313,7 +305,7 @@ def _allocated(objects: Entries, modules: Sequence[Module]) -> Iterator[tuple[Na
 
 
 def _at_most(objects: Entries) -> int:
-    """Bytes that lived at the same time."""
+    """Most bytes that were allocated at the same time."""
     forever = np.iinfo(np.uint64).max
     freed = np.where(objects["freed"] == 0, forever, objects["freed"])
     times = np.concatenate([objects["born"], freed])
@@ -331,7 +323,8 @@ def _joined(spans: Entries) -> Entries:
 
 
 def _places(stacks: Sequence[Sequence[int]], modules: Sequence[Module]) -> list[AllocationSite]:
-    """Of each list of callers. A line that allocates several variables has as many calls, in their order."""
+    """The site of each list of callers. A line that allocates several variables has a call for each of
+    them, in their order."""
     lines = _source_lines({address for callers in stacks for address in callers}, modules)
     chosen = [_frame(callers, lines, modules) for callers in stacks]
     calls: defaultdict[str, set[int]] = defaultdict(set)
@@ -348,7 +341,7 @@ def _places(stacks: Sequence[Sequence[int]], modules: Sequence[Module]) -> list[
 
 
 def _source_lines(addresses: Iterable[int], modules: Sequence[Module]) -> dict[int, tuple[SourceLine, ...]]:
-    """Of each address that is returned to the lines of the call; none of those in the C library."""
+    """Return address → lines of the call before it; addresses in the C library are left out."""
     by_module: defaultdict[Module, list[int]] = defaultdict(list)
     for address in sorted(addresses):
         module = _module_of(modules, address) if address else None
@@ -365,8 +358,8 @@ def _source_lines(addresses: Iterable[int], modules: Sequence[Module]) -> dict[i
 def _frame(
     callers: Sequence[int], lines: Mapping[int, tuple[SourceLine, ...]], modules: Sequence[Module]
 ) -> tuple[tuple[str, ...], str, int]:
-    """The variables that the line of the call names, the line, and the address: of the innermost caller that
-    keeps what it has got. A wrapper returns it."""
+    """(variables that the line of the call names, the line, the address) of the innermost caller that is no
+    wrapper, that is, does not return the allocation to its own caller."""
     unnamed: tuple[tuple[str, ...], str, int] | None = None
     for address, line in _lines(callers, lines, modules):
         names, is_wrapper = names_at(line)

@@ -37,8 +37,8 @@ class MemoryObserver(RunObserver):
             flag_value="auto",
             metavar="[count|sample|valgrind]",
             type=click.Choice(["auto", "count", "sample", "valgrind"]),
-            help="Look where its memory goes: count every access of a program that npc program cc has built. "
-            "Of any program: valgrind counts accesses in small runs, sample (experimental) sees some by page "
+            help="Look at accesses to memory: count every one of a program that npc program cc has built. "
+            "Any program: valgrind counts accesses in small runs, sample (experimental) sees some by page "
             "faults. Nothing else is measured in such a run.",
         ),
         RareOption(

@@ -1,4 +1,4 @@
-"""A program's memory as people read it on the terminal, and as tables beside the observation."""
+"""A program's memory as lines for the terminal, and as CSV tables beside the observation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def memory(use: MemoryUse) -> Iterator[str]:
     of = f"rank {rank.rank} of {use.ranks_seen}: " if use.ranks_seen > 1 else ""
     yield (
         f"memory: {of}{format_quantity(total, '1', 4)} {what} by "
-        f"{plural(rank.threads, 'thread')} in {rank.seconds:.3g} s, which is not the program's time "
+        f"{plural(rank.threads, 'thread')} in {rank.seconds:.3g} s, longer than the program takes alone "
         f"({use.source})"
     )
     yield from _table(rank, total)
@@ -84,7 +84,7 @@ def save_tables(use: MemoryUse, stem: Path) -> None:
 
 
 def _tables(use: MemoryUse) -> dict[str, list[Any]]:
-    """By name: the columns, then the rows."""
+    """Name of a table → its columns, then its rows."""
     ranks = use.ranks
     structures = [_row(rank.rank, structure) for rank in ranks for structure in rank.structures]
     structures += [_row(-1, remaining) for remaining in use.rest]

@@ -16,7 +16,7 @@ _TAKEN: Final = (
     "page", "reads", "writes", "first", "last", "read_words", "written_words", "read_slots", "written_slots",
 )  # fmt: skip
 _ALL: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
-#: Blocks of the heap below a page, where one line has several that a thread used.
+#: The structure of cache lines in which a thread used several heap blocks that are smaller than a page.
 SMALL_BLOCKS: Final = "small heap blocks"
 
 
@@ -52,7 +52,7 @@ class ThreadPieces(NamedTuple):
     lines: Words
 
     def take(self, which: Integers | Flags) -> ThreadPieces:
-        """Some of them."""
+        """Some of the pieces."""
         return ThreadPieces(*(column[which] for column in self))  # type: ignore[arg-type]
 
 
@@ -68,7 +68,7 @@ class _Claims(NamedTuple):
 
 
 def pieces_of(accesses: Accesses, layout: Layout) -> tuple[ThreadPieces, list[NamedStructure]]:
-    """The pieces, and the structures that they are of: those of the layout, and small blocks together."""
+    """The pieces and their structures: those of the layout, one for small blocks, one for unknown memory."""
     structures = [
         *layout.structures,
         NamedStructure(SMALL_BLOCKS, "small", "", 0, 0),
@@ -78,7 +78,7 @@ def pieces_of(accesses: Accesses, layout: Layout) -> tuple[ThreadPieces, list[Na
     claims = _claims(pages, layout.extents)
     number = np.bincount(claims.page, minlength=len(pages))
     begin = np.concatenate([[0], np.cumsum(number)])[:-1]
-    # an entry beside each claim of its page
+    # One row for each pair of an entry and a claim of its page.
     of_entry = number[page_of_entry]
     entry = np.repeat(np.arange(len(page_of_entry)), of_entry)
     claim = (
@@ -103,7 +103,8 @@ def pieces_of(accesses: Accesses, layout: Layout) -> tuple[ThreadPieces, list[Na
 
 
 def _claims(pages: Entries, extents: Entries) -> _Claims:
-    """By page and structure; words that several claim go to those whose kind comes first."""
+    """The claims by page and structure; words that several claim go to the smallest kind
+    (`Layout.extents`)."""
     begin, end = extents["begin"], extents["end"]
     low = np.searchsorted(pages, begin // PAGE_BYTES)
     high = np.searchsorted(pages, (end + np.uint64(PAGE_BYTES - 1)) // PAGE_BYTES)
@@ -128,7 +129,7 @@ def _claims(pages: Entries, extents: Entries) -> _Claims:
     words = np.bitwise_or.reduceat(words, starts, axis=0)
     page, structure = page[starts], structure[starts]
     kind = kind[starts]
-    for better in np.unique(kind)[:-1]:  # what a kind that comes first claims, others do not
+    for better in np.unique(kind)[:-1]:  # words that a smaller kind claims are taken from the others
         taken = np.zeros((len(pages), words.shape[1]), np.uint64)
         mine = kind == better
         np.bitwise_or.at(taken, page[mine], words[mine])
@@ -163,8 +164,9 @@ def starts_of(*keys: Integers | Words) -> Integers:
 def _lines_of(
     entry: Integers, structure: Integers, touched: Words, used: Words, layout: Layout, number: int
 ) -> tuple[Integers, Integers, Words]:
-    """Lines of pages that several structures lie in, each for one of them: (entry, structure, lines). Small
-    blocks that share one are counted together; else it goes to whose words in it are most."""
+    """(entry, structure, lines): the cache lines of pages with several structures, each line for one of them.
+    Small blocks that share a line are counted together; otherwise the line goes to the structure with most
+    words in it."""
     small = np.isin(np.arange(number), list(layout.small))
     words = np.bitwise_count(touched.view(np.uint8)).reshape(-1, 64)
     order = np.lexsort((entry,))
@@ -179,7 +181,7 @@ def _lines_of(
     most = np.maximum.reduceat(words, starts, axis=0)
     group = np.repeat(np.arange(len(starts)), np.diff([*starts, len(entry)]))
     best = (words == most[group]) & (words > 0)
-    # of several with as many words the first
+    # Of several with equally many words the first one gets the line.
     before = np.cumsum(best, axis=0) - best
     best &= before == before[starts][group]
     together = (claimants > 1) & (all_small == 1)
@@ -210,7 +212,7 @@ def flags(bits: Words) -> Flags:
 
 
 def _pieces(accesses: Accesses, entry: Integers, structure: Integers, lines: Words) -> ThreadPieces:
-    """Of entries and the lines of them that count."""
+    """The pieces of entries, with only the cache lines that count."""
     pages = {name: accesses.pages[name][entry] for name in _TAKEN}  # not whole entries: these are large
     reads, writes = pages["reads"].astype(np.int64), pages["writes"].astype(np.int64)
     part = np.flatnonzero(lines != _ALL)

@@ -1,4 +1,4 @@
-"""On which NUMA nodes pages lie, from where they are used, and how much of that is remote."""
+"""On which NUMA nodes pages lie, from which nodes they are accessed, and which share of that is remote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NODES: Final = Path("/sys/devices/system/node")
 
 
 def node_of_cpus(system: Path = _NODES) -> dict[int, int]:
-    """CPU → NUMA node, of this machine; empty where it does not tell."""
+    """CPU → NUMA node, of this machine; empty where the system does not say."""
     nodes = {}
     for node in sorted(sysfs.parse_cpus(sysfs.text(system / "online") or "")):
         for cpu in sysfs.parse_cpus(sysfs.text(system / f"node{node}/cpulist") or ""):
@@ -26,7 +26,8 @@ def node_of_cpus(system: Path = _NODES) -> dict[int, int]:
 
 
 def cpu_of_threads(threads: Entries, touches: Entries) -> dict[int, int]:
-    """Thread → where it was seen most, as far as its accesses tell (sampling), else where it last was."""
+    """Thread → the CPU on which most of its accesses were seen (sampling), else the CPU on which it last
+    ran."""
     cpu_of_thread = {int(row["number"]): int(row["cpu"]) for row in threads}
     for thread in np.unique(touches["thread"]):
         cpus, times = np.unique(touches["cpu"][touches["thread"] == thread], return_counts=True)
@@ -41,10 +42,10 @@ def numa_uses(
     cpus: Mapping[int, int],
     nodes: Mapping[int, int],
 ) -> tuple[list[NumaUse], str]:
-    """Of some structures (number → name), and why there is nothing to say.
+    """The NUMA use of some structures (number → name), or why there is none.
 
-    cpus: of threads, which are taken to stay there: what is bound does. nodes: of CPUs.
-    The nodes that pages might lie on are those of all CPUs.
+    cpus: thread → CPU; threads are assumed to stay there, as bound ones do. nodes: CPU → NUMA node. Pages may
+    lie on the nodes of all CPUs.
     """
     number = len(set(nodes.values()))
     if number < 2:
@@ -52,7 +53,7 @@ def numa_uses(
             [],
             "this machine has one NUMA node: no access is remote"
             if number
-            else "the system tells no NUMA nodes",
+            else "the system does not say which NUMA nodes there are",
         )
     lies = places[places["node"] >= 0]
     if not len(lies):
@@ -79,11 +80,11 @@ def numa_uses(
         spread = {int(node): int(pages) for node, pages in zip(homes, count, strict=True)}
         best = sum(_most_by_page(pieces, mine, near, amount))
         uses.append(NumaUse(name, spread, remote / total, 1 - 1 / number, 1 - best / total))
-    return uses, "" if uses else "of no page that was used it is known where it lies"
+    return uses, "" if uses else "it is not known where the pages that were used lie"
 
 
 def _most_by_page(pieces: ThreadPieces, mine: Entries, near: Entries, amount: Entries) -> Iterator[int]:
-    """Of each page the accesses from the node with most."""
+    """Of each page, the accesses from the node with most of them."""
     order = mine[np.lexsort((near[mine], pieces.page[mine]))]
     starts = starts_of(pieces.page[order], near[order])
     sums = np.add.reduceat(amount[order], starts)

@@ -10,7 +10,7 @@ from npc.records.observed import part_of
 from npc.records.reading import OK, Reading
 from npc.records.series import OBSERVED
 
-#: Nothing else that was measured in such a run counts: the program was slowed down.
+#: In a run with this part nothing else that was measured counts, since the program was slowed down.
 ALONE: Final = MEMORY
 
 

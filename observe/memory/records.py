@@ -1,8 +1,8 @@
 """Where a program's memory went, by structure, page and thread: the key `memory` of ``*.observed.json``.
 
-Counts are accesses where every one was counted, and first accesses of a page in an interval where they were
-sampled. Sizes are bytes, times seconds since the rank's start. A structure is a variable, or all allocations
-of one place in the source.
+Numbers of accesses are exact where every access was counted. Where accesses were sampled, they are first
+accesses to a page in an interval. Sizes are bytes, times seconds since the rank's start. A structure is a
+variable, or all allocations of one place in the source.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ MEMORY: Final = "memory"
 #: counting: every access of code that was built for it. sampling: first accesses of an interval.
 MemoryMode = Literal["counting", "sampling"]
 StructureKind = Literal["global", "heap", "mapped", "stack", "small", "other"]
-#: By the threads whose accesses to a page overlap in time (Beniamine 2016, §4.2): one alone; several that
-#: only read; several of which some write the same words; several of which some write, each other words.
+#: How threads share a page in the same part of the run (Beniamine 2016, §4.2): one thread alone; several that
+#: only read; several that use the same words, which some write; several that write, each different words.
 Sharing = Literal["private", "read-shared", "write-shared", "false-shared"]
 SHARINGS: Final[tuple[Sharing, ...]] = ("private", "read-shared", "write-shared", "false-shared")
 
@@ -228,8 +228,8 @@ class MemoryUse:
 
     @property
     def slower(self) -> str:
-        """``7.1 times as long as without (…)``, with what the tool took that this one follows; empty where it
-        is not known."""
+        """``7.1 times as long as without (…)``, with the slowdown of the tool that this one follows; empty
+        where it is not known."""
         if not self.slowdown:
             return ""
         paper = "Tabarnac, of the NAS benchmarks: 10 to 30; Beniamine 2016, figure 4.9"

@@ -1,4 +1,4 @@
-"""A rank's table, which may have gigabytes, to what is told of it: on its node, when it has ended.
+"""Reduces a rank's table, which may be gigabytes, to a small file, on its node after the rank has ended.
 
     python observe/memory/reduce.py TABLE FILE ABOUT
 
@@ -27,8 +27,8 @@ from npc.observe.memory.records import Density, MemoryMode, RankMemory, Structur
 from npc.observe.memory.table import LAYOUT, SAMPLING, Entries, RankTable, read_table
 from npc.terminal import guard
 
-#: Structures with a smaller part of the accesses are not told apart (Tabarnac: 0.01 %, Beniamine 2016,
-#: 4.1.3), nor those beyond the first; of fewer there are pictures.
+#: Structures with a smaller share of the accesses (Tabarnac: 0.01 %, Beniamine 2016, 4.1.3), and those beyond
+#: the first ones, are put together; still fewer have pictures.
 _LEAST_SHARE: Final = 1e-4
 _MOST_STRUCTURES: Final = 40
 _MOST_PICTURES: Final = 12
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
 
 
 def reduced(table: RankTable, about: Mapping[str, object]) -> RankFile:
-    """about: ``rank``, ``host``, ``source``, ``notes``."""
+    """What the rank leaves. about: ``rank``, ``host``, ``source``, ``notes``."""
     sampled = int(table.header["mode"]) == SAMPLING
     return RankFile(
         mode="sampling" if sampled else "counting",
@@ -97,7 +97,7 @@ def rank_memory(
     notes: tuple[str, ...] = (),
     nodes: Mapping[int, int] | None = None,
 ) -> RankMemory:
-    """All that is told of a process. nodes: NUMA node of each CPU, by default of this machine."""
+    """The memory of a process, reduced. nodes: CPU → its NUMA node, by default of this machine."""
     sampled = int(table.header["mode"]) == SAMPLING
     accesses = accesses_of(table)
     for own in names.pages_of_table(table.maps):
@@ -205,7 +205,7 @@ def _structure(
 
 
 def _others(numbers: list[int], pieces: ThreadPieces, shared: sharing.SharingGroups) -> Structure:
-    """Those of which nothing is told, as one."""
+    """The structures that are not kept one by one, as one."""
     mine = np.isin(pieces.structure, numbers)
     of_group = np.isin(pieces.structure[shared.starts], numbers)
     return Structure(
@@ -216,7 +216,8 @@ def _others(numbers: list[int], pieces: ThreadPieces, shared: sharing.SharingGro
 
 
 def _first_threads(pieces: ThreadPieces, starts: Integers) -> Integers:
-    """Of each page the thread that touched it first, by its number where the clock cannot tell."""
+    """Of each page, the thread that touched it first; of several at the same time the one with the smallest
+    number."""
     group = np.repeat(np.arange(len(starts)), np.diff([*starts, len(pieces.page)]))
     order = np.lexsort((pieces.thread, pieces.first, group))
     return pieces.thread[order][starts]
@@ -257,7 +258,7 @@ def _positions(pages: Entries, extents: Entries) -> Integers:
 
 
 def _most_common(threads: Integers, column: Integers, columns: int) -> Iterator[int]:
-    """Of each column the thread that is there most, −1 where none is."""
+    """Of each column, the thread that is in it most often; −1 where none is."""
     for number in range(columns):
         of_column, times = np.unique(threads[column == number], return_counts=True)
         yield int(of_column[times.argmax()]) if len(of_column) else -1

@@ -82,7 +82,7 @@ _COURSE = (
 _AS_ABOVE = "as the one above."
 _LINES_NOTE = (
     "A write takes the line away from the caches of the other threads. False-shared: they use other words "
-    "of it, so a line for each of them ends it."
+    "of it; with a line for each of them the contention ends."
 )
 _NUMA_NOTE = (
     "Remote: from a CPU of another NUMA node than the page's. If interleaved: pages spread evenly over the "
@@ -99,7 +99,7 @@ def build(report: Report) -> Iterator[Block]:
 def _program(report: Report, _run: Run, launch: Observed, use: MemoryUse) -> Iterator[Block]:
     if use.status != "ok" or not use.ranks:
         reason = use.status if use.status != "ok" else "no rank left anything"
-        yield Text(f"Nothing of its memory: {reason}.", "note")
+        yield Text(f"Its accesses to memory are not known: {reason}.", "note")
         return
     rank = max(use.ranks, key=lambda rank: rank.reads + rank.writes)
     yield launch.heading((*_lines(use, rank), *overhead_lines(launch.overhead)))
@@ -114,7 +114,7 @@ def _program(report: Report, _run: Run, launch: Observed, use: MemoryUse) -> Ite
 
 
 def _lines(use: MemoryUse, rank: RankMemory) -> Iterator[str]:
-    """How it was looked at, and how far the numbers can be believed."""
+    """How accesses were seen, and how far the numbers can be trusted."""
     if use.mode == "counting":
         yield f"{use.source}, by pages of {use.page_bytes} and cache lines of {use.line_bytes} B"
     else:
@@ -274,7 +274,7 @@ def _users(words: Sequence[str]) -> str:
 
 
 def _maps(report: Report, use: MemoryUse, rank: RankMemory, name: str) -> Iterator[Block]:
-    """Who touches which page, of what is used most and of what is wrong."""
+    """Who touches which page, for the structures that are used most or that have a hint."""
     wrong = {hint.structure for hint in use.hints} | {line.structure for line in rank.lines}
     least = _LEAST * (rank.reads + rank.writes)
     known = [
@@ -353,7 +353,7 @@ def _pages_shared(sharing: Sharing) -> Column[Moment]:
 
 
 def _numa(rank: RankMemory) -> Iterator[Block]:
-    """Where pages lie on a node with several NUMA nodes, or why that is not told."""
+    """Where pages lie on a node with several NUMA nodes, or why that is not known."""
     columns: list[Column[NumaUse]] = [
         Column("structure", lambda use: Cell(use.structure, kind="stamp")),
         Column("pages by NUMA node", lambda use: _nodes(use.pages)),
@@ -365,7 +365,7 @@ def _numa(rank: RankMemory) -> Iterator[Block]:
         many = len(rank.numa) > _UNFOLDED
         yield Table.of("Where pages lie", rank.numa, columns, filtered=many, note=_NUMA_NOTE, most=_MOST_ROWS)
     elif rank.numa_reason:
-        yield Text(f"On which NUMA nodes pages lie is not told: {rank.numa_reason}.", "note")
+        yield Text(f"It is not known on which NUMA nodes pages lie: {rank.numa_reason}.", "note")
 
 
 def _nodes(pages: Mapping[int, int]) -> str:

@@ -1,10 +1,9 @@
 """Which pages threads share, and the cache lines that they contend for.
 
-Two threads share a page where they touched it in the same part of the run (Beniamine 2016, 6.1.3: accesses
-whose intervals intersect), and where one of them wrote, in several such parts: what one thread sets up for
-another, and looks at in the end, is nobody's at the same time. Of those that share, a word that one of them
-wrote and another one used makes the page write-shared; where some wrote and no word was used by two, it is
-false-shared.
+Two threads share a page if they touched it in the same part of the run (Beniamine 2016, 6.1.3: accesses whose
+intervals intersect). If one of them wrote, they must have done so in several parts: a page that one thread
+sets up for another, or looks at in the end, is not shared. A shared page is write-shared if one thread wrote
+a word that another one used, and false-shared if some wrote but no word was used by two threads.
 """
 
 from __future__ import annotations
@@ -24,22 +23,23 @@ from npc.observe.memory.table import LAYOUT, Entries
 LINE_BYTES: Final = LAYOUT.numbers["NPC_LINE_BYTES"]
 _WORD: Final = 8
 PRIVATE, READ_SHARED, WRITE_SHARED, FALSE_SHARED = range(4)
-#: A thread takes part in the contention for a line if it has this part of the accesses of the one with most:
-#: others set it up, or look at the end.
+#: A thread contends for a line if it has at least this share of the accesses of the thread with most; others
+#: only set it up, or look at the result.
 _TAKES_PART: Final = 0.01
-#: And its accesses at least: a line that moves between cores takes some 100 ns (Levinthal 2009: 75 to 300
-#: cycles), so a thousand take a tenth of a millisecond. Sampled, an access is the first of an interval.
+#: Fewest accesses of such a thread, counted and sampled. A line that moves between cores takes about 100 ns
+#: (Levinthal 2009: 75 to 300 cycles), so a thousand take a tenth of a millisecond; a sampled access is the
+#: first of an interval.
 _LEAST_ACCESSES: Final = 1000
 _LEAST_TOUCHES: Final = 3
-#: Parts of the run in which two threads touched a page and one wrote: fewer may be where it was handed over,
-#: when it had been set up, and in the end.
+#: Fewest parts of the run in which two threads touched a page and one wrote: in fewer it may have been handed
+#: over from one to the other.
 _TOGETHER: Final = 3
 _MOST_LINES: Final = 20
 _MOST_WORDS: Final = 8
 #: Parts of the run in the picture.
 _INTERVALS: Final = 32
 _MOST_PAIRS: Final = 1 << 16
-#: Entries whose lines are looked at at a time.
+#: Entries that are processed at a time.
 _MOST_ENTRIES: Final = 1 << 14
 
 Classes = npt.NDArray[np.int8]
@@ -57,7 +57,7 @@ class SharingGroups(NamedTuple):
 
 
 def shared_pages(pieces: ThreadPieces) -> SharingGroups:
-    """By the threads of each structure's page."""
+    """How the pages of each structure are shared."""
     starts = starts_of(pieces.structure, pieces.page)
     number = len(pieces.page)
     group = np.repeat(np.arange(len(starts)), np.diff([*starts, number]))
@@ -88,7 +88,7 @@ def shared_pages(pieces: ThreadPieces) -> SharingGroups:
 
 
 def counted(classes: Classes) -> dict[Sharing, int]:
-    """Pages by sharing; only what there is."""
+    """Sharing → pages, without kinds that no page has."""
     number = np.bincount(classes, minlength=len(SHARINGS))
     return {name: int(pages) for name, pages in zip(SHARINGS, number, strict=True) if pages}
 
@@ -96,8 +96,8 @@ def counted(classes: Classes) -> dict[Sharing, int]:
 def intervals(
     pieces: ThreadPieces, shared: SharingGroups, names: Mapping[int, str], slot_ns: int, end_s: float
 ) -> Iterator[SharingInterval]:
-    """Of some structures (number → name) over the run: pages that were touched in each part of it. A page is
-    of the class that it is of as a whole, where several threads touched it in that part."""
+    """Touched pages of some structures (number → name) by sharing, in each part of the run. Where several
+    threads touched a page in a part, it counts as it is shared in the whole run."""
     slots = pieces.read_slots | pieces.written_slots
     group = np.repeat(np.arange(len(shared.starts)), np.diff([*shared.starts, len(slots)]))
     last = SLOTS - _leading_zeros(int(np.bitwise_or.reduce(slots, initial=np.uint64(0))))
@@ -145,10 +145,11 @@ class ContendedLine(NamedTuple):
 def contended_lines(
     accesses: Accesses, pieces: ThreadPieces, shared: SharingGroups, sampled: bool
 ) -> list[ContendedLine]:
-    """Those with most accesses first.
+    """The contended lines, those with most accesses first.
 
-    A word's user is a thread that comes back to it: that a thread zeroed all counters of a line before others
-    began to count does not make these counters shared."""
+    A thread uses a word if it comes back to it. So one thread may set all words of a line to zero before
+    others use one each, and the words are still not shared.
+    """
     overlapping = np.unique(pieces.entry[shared.overlaps])
     return sorted(_lines(accesses, overlapping, sampled), key=lambda line: -line.accesses)
 
@@ -156,7 +157,7 @@ def contended_lines(
 def without_false_sharing(
     pieces: ThreadPieces, shared: SharingGroups, lines: Sequence[ContendedLine]
 ) -> SharingGroups:
-    """The classes of pages once more, where words of lines that are falsely shared are nobody's in common."""
+    """The groups with the classes of pages computed again, without the words of falsely shared lines."""
     false = [line.address for line in lines if line.kind == "false-shared"]
     some = np.isin(pieces.page, [address // PAGE_BYTES for address in false])
     if not some.any():
@@ -178,13 +179,13 @@ def told_lines(
     structures: Sequence[NamedStructure],
     extents: Entries,
 ) -> list[SharedLine]:
-    """The first of them with their structures. extents: of the layout."""
+    """The first lines, with their structures. extents: of the layout."""
     owners = _owners(pieces, {int(entry) for line in lines[:_MOST_LINES] for entry in line.entries})
     return [_shared_line(line, accesses, owners, structures, extents) for line in lines[:_MOST_LINES]]
 
 
 def _lines(accesses: Accesses, entries: Integers, sampled: bool) -> Iterator[ContendedLine]:
-    """In parts of whole pages, of threads that have enough accesses to a page for one of its lines."""
+    """The contended lines, found for some pages at a time, among threads with enough accesses to the page."""
     least = _LEAST_TOUCHES if sampled else _LEAST_ACCESSES
     entries = entries[accesses.pages["reads"][entries] + accesses.pages["writes"][entries] >= least]
     starts = starts_of(accesses.pages["page"][entries])

@@ -13,14 +13,14 @@ from npc.observe.elf import SourceLine
 
 _NAME: Final = r"[A-Za-z_](?:\w|->|\.(?=[A-Za-z_])|::|\[[^\]=;]*\]|%)*"
 _ASSIGNED: Final = re.compile(rf"({_NAME})\s*=(?!=)")
-#: Functions that tell an address through a pointer: posix_memalign(&x, …), MPI_Alloc_mem(n, info, &x).
+#: Functions that return an address through a pointer: posix_memalign(&x, …), MPI_Alloc_mem(n, info, &x).
 _POINTED: Final = re.compile(
     rf"\b(?:posix_memalign|MPI_Alloc_mem|MPI_Win_allocate\w*)\s*\(.*?&\s*({_NAME})", re.S
 )
 _GROWS: Final = re.compile(
     rf"({_NAME})\.(?:resize|reserve|assign|push_back|emplace_back|insert|append)\s*\(", re.S
 )
-#: Of C++: ``std::vector<double> x(n)``, with arguments of the template inside of others.
+#: C++: ``std::vector<double> x(n)``, also with nested template arguments.
 _CONSTRUCTED: Final = re.compile(r">\s*(?:const\s*)?([A-Za-z_]\w*)\s*[({]")
 #: A constructor's members: ``Mesh(int n) : cells(n), edges(new int[n]) {``.
 _MEMBERS: Final = re.compile(r"\)\s*:\s*(\w+\s*[({].*)\{")
@@ -34,8 +34,8 @@ _FORTRAN: Final = (".f", ".for", ".f77", ".f90", ".f95", ".f03", ".f08")
 
 
 def names_at(line: SourceLine) -> tuple[tuple[str, ...], bool]:
-    """The variables that are allocated in a line of a source, and whether the function returns them: then it
-    is a wrapper and its callers tell. Nothing where the source is not there."""
+    """The variables that a source line allocates, and whether the function returns them: then it is a
+    wrapper, and its callers name the allocation. No variables where the source is missing."""
     lines = _source(line.file)
     if not 0 < line.number <= len(lines):
         return (), False
@@ -69,7 +69,7 @@ def _statement(lines: Sequence[str], number: int) -> str:
 
 
 def _without_headers(text: str) -> str:
-    """Without what stands in parentheses behind for, if and the like, but where it allocates."""
+    """The text without the parentheses after for, if and the like, unless they allocate."""
     place = 0
     while match := _HEADER.search(text, place):
         inside = ",".join(split_outside(text[match.end() :]))
@@ -102,7 +102,7 @@ def _fortran_names(lines: Sequence[str], number: int) -> tuple[str, ...]:
 
 
 def split_outside(text: str) -> list[str]:
-    """Parts between commas that are in no parentheses, to the parenthesis that closes them all."""
+    """The parts between commas outside of parentheses, up to the parenthesis that closes the list."""
     parts: list[str] = []
     depth = begin = 0
     for place, letter in enumerate(text):

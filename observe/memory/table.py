@@ -1,6 +1,6 @@
 """The file of one process's memory: a header, then chunks of entries.
 
-Its structures are those of library/table.h, whose names the fields have.
+Its structures are those of library/table.h; fields have the names that they have there.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NUMBERS: Final = LAYOUT.numbers
 MAGIC: Final = LAYOUT.texts["NPC_MEMORY_MAGIC"] + b"\0"
 COUNTING: Final = _NUMBERS["NPC_COUNTING"]
 SAMPLING: Final = _NUMBERS["NPC_SAMPLING"]
-#: Header and chunks begin at multiples of it.
+#: Header and chunks begin at multiples of this (B).
 CHUNK_BYTES: Final = _NUMBERS["NPC_CHUNK_BYTES"]
-#: ns of a slot of scale 0 (`npc_page`).
+#: Length of a slot of scale 0 in ns (`npc_page`).
 SLOT_NS: Final = _NUMBERS["NPC_SLOT_NS"]
 
 HEADER: Final = dtype(LAYOUT.structures["npc_table"])
@@ -69,7 +69,7 @@ class RankTable(NamedTuple):
 
 
 def read_table(path: Path) -> RankTable:
-    """Raises ValueError for a file that is none, OSError."""
+    """The table in a file. Raises OSError, and ValueError for a file without a table."""
     with open_regular(path, math.inf) as stream:
         begin = stream.read(HEADER.itemsize)
         if len(begin) < HEADER.itemsize or not begin.startswith(MAGIC):

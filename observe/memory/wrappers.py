@@ -18,21 +18,22 @@ import click
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Headers and programs that know ThreadSanitizer shall do as without it.
+#: Without this macro headers and programs behave as without ThreadSanitizer.
 _BOTH: Final = ("-g", "-U__SANITIZE_THREAD__")
-#: Fences need no instrumentation here; gcc warns that they have none.
+#: gcc warns that fences are not instrumented; here they need not be.
 _GCC: Final = ("-fsanitize=thread", "-Wno-tsan")
-#: The front end alone is told, and not the linker, which would take ThreadSanitizer's library by its path.
+#: For the front end alone: the linker would link ThreadSanitizer's own library by its path.
 _CLANG: Final = (
     "-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-read-before-write=1",
     "-Wno-unused-command-line-argument",
 )  # fmt: skip
-#: gcc would expand these calls after it has instrumented the code; and those that it makes itself, or for
-#: _FORTIFY_SOURCE, which comes with distributions' own flags.
+#: gcc would expand these calls inline after the code was instrumented, so their accesses would be missed. The
+#: same holds for copies that it makes itself, and for _FORTIFY_SOURCE, which distributions switch on.
 _KEPT_CALLS: Final = ("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset")
 _KEPT_COPIES: Final = {"x86_64": ("-mstringop-strategy=libcall",)}
 _LAST: Final = ("-U_FORTIFY_SOURCE",)
-#: Each element is an access, as with gcc, which instruments before it vectorises. A later -O undoes them.
+#: So that each element is an access, as with gcc, which instruments before it vectorises. They come last,
+#: since a later -O would undo them.
 _CLANG_LAST: Final = ("-fno-vectorize", "-fno-slp-vectorize")
 
 

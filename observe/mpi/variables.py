@@ -1,5 +1,6 @@
-"""Reads the counters over time that ``library/variables.c`` leaves in a rank's file (structures in
-library/variables.h).
+"""Reads the counters over time that ``library/variables.c`` leaves in a rank's file.
+
+The structures are those of library/variables.h.
 
 Performance variables of the running MPI (MPI_T, MPI 4.0 chapter 15.3), software-defined events of the program
 and its libraries (PAPI's libsde), and the profile's own totals (``npc::calls``, …) at each moment.

@@ -45,7 +45,8 @@ def hotspots(recorded: Hotspots) -> Iterator[str]:
     for reason in dict.fromkeys(hotspot.evidence for hotspot in shown if _is_unknown(hotspot)):
         yield f"  bound unknown: {reason}"
     yield (
-        "  2x, inf: the program is so much faster at most, if the function is and ranks are alike (Amdahl)"
+        "  2x, inf: the program's speedup at most, if the function is so much faster and all ranks are "
+        "alike (Amdahl)"
     )
     if any(hotspot.most - hotspot.least > _FAR_APART for hotspot in shown):
         yield "  ranks differ: where the others wait for the rank with most, its share counts"

@@ -1,9 +1,8 @@
 """Reads the counters over time that ``library/variables.c`` leaves in a rank's file.
 
-The structures are those of library/variables.h.
-
-Performance variables of the running MPI (MPI_T, MPI 4.0 chapter 15.3), software-defined events of the program
-and its libraries (PAPI's libsde), and the profile's own totals (``npc::calls``, …) at each moment.
+The structures are those of library/variables.h. The counters are performance variables of the running MPI
+(MPI_T, MPI 4.0 chapter 15.3), software-defined events of the program and its libraries (PAPI's libsde), and
+the profile's own totals (``npc::calls``, …) at each moment.
 """
 
 from __future__ import annotations

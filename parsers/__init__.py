@@ -70,10 +70,10 @@ def parse(name: str, text: str, argv: Sequence[str] = ()) -> list[Reading]:
         reasons = {str(reading): reading for readings in of_label.values() for reading in readings}
         return list(reasons.values())
     # a rank without a result has failed if its text says so; that the command was to print one says nothing
-    told = [label for label in of_label if label in measured or next(parser(texts[label], ()), None)]
-    if len(told) == 1:
-        return of_label[told[0]]
-    return [replace(r, params={**r.params, "label": label}) for label in told for r in of_label[label]]
+    reported = [label for label in of_label if label in measured or next(parser(texts[label], ()), None)]
+    if len(reported) == 1:
+        return of_label[reported[0]]
+    return [replace(r, params={**r.params, "label": label}) for label in reported for r in of_label[label]]
 
 
 def split_command(command: str) -> list[str]:

@@ -133,10 +133,10 @@ def _bytes_an_update(body: str, volume: int) -> str:
     of all updates in bytes, and the cycles tell their number."""
     numbers = dict(_OF_AN_UPDATE.findall(body))
     cycles, of_one = float(numbers.get("Cycles", 0)), float(numbers.get("Cycles per update", 0))
-    told = [numbers.get("Load bytes per element"), numbers.get("Store bytes per elem.")]
-    if not (cycles and of_one and all(told)):
+    printed = [numbers.get("Load bytes per element"), numbers.get("Store bytes per elem.")]
+    if not (cycles and of_one and all(printed)):
         return OK
-    expected, counted = sum(float(number or 0) for number in told), volume * of_one / cycles
+    expected, counted = sum(float(number or 0) for number in printed), volume * of_one / cycles
     if abs(counted - expected) <= _PART * expected:
         return OK
     return f"invalid: {counted:.3g} B are counted an update, {expected:.0f} B are loaded and stored"

@@ -116,7 +116,7 @@ def test_a_part_that_was_cut_keeps_its_rows_and_has_failed() -> None:
         (
             "align",
             "page-crossing       4092 ",
-            "page-crossing 4092 0.5 0.4 2\n",
+            "page-crossing 4092 0.500 0.400 2.00\n",
             "quicker than an aligned one",
         ),
         ("stride", "     512 ", "     512 99000.0 99000.0\n", "more than words in a row"),

@@ -60,6 +60,22 @@ NOT_FOR_A_PATTERN: Final = {
     ("blas", "openblas_t3_on_2_cpus.txt"): "more threads than CPUs: a comparison of lines",
     ("babelstream", "cuda_5.0_float_mebi.txt"): "a MB of 2^20 bytes, told in the heading",
     ("babelstream", "omp_5.0_mebi_float.txt"): "a MB of 2^20 bytes, told in the heading",
+    **{
+        ("sockperf", f"{name}.txt"): "fewer than a hundred observations: a comparison of numbers"
+        for name in [
+            "tcp_pp_debug",
+            "tcp_pp_fulllog",
+            "tcp_ul_m1024",
+            "tcp_ul_m14",
+            "tcp_ul_m256",
+            "tcp_ul_m65507",
+            "udp_pp_fulllog",
+            "udp_ul_fulllog",
+            "udp_ul_m1024",
+            "udp_ul_m4096",
+            "udp_ul_m65507",
+        ]
+    },
     ("blas", "openblas_tiny.txt"): "calls too short for the clock: a comparison of numbers",
 }
 

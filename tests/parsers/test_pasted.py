@@ -16,8 +16,7 @@ import pytest
 
 from npc import parsers
 from npc.records.reading import OK
-from tests.captured import text_of
-from tests.parsers.test_properties import TEXTS, command_and_text
+from tests.captured import TEXTS, command_and_text, text_of
 
 IDS = [f"{tool}-{path.name}" for tool, path, _ in TEXTS]
 

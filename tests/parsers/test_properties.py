@@ -18,26 +18,11 @@ from npc import parsers
 from npc.records.reading import Reading
 from npc.records.record import OK
 from tests import captured
+from tests.captured import TEXTS, command_and_text
 
 Number = tuple[str, str, float, "int | None", str]
 
 TOOLS = sorted(set(captured.FOLDERS.values()))
-#: Those with a number.
-TEXTS = [
-    (tool, path, path.read_text(encoding="utf-8"))
-    for folder, tool in captured.FOLDERS.items()
-    for expected in [captured.expected(folder)]
-    for path in captured.outputs(folder)
-    if any(value is not None for _, _, value, *_ in expected[path.name])
-]
-
-
-def command_and_text(text: str) -> tuple[list[str], str]:
-    """The recorded command line and the tool's own text."""
-    first, _, rest = text.partition("\n")
-    if not first.startswith("#@ cmd:"):
-        return [], text
-    return parsers.split_command(first.removeprefix("#@ cmd:")), rest
 
 
 def numbers(readings: list[Reading], *, ok: bool) -> set[Number]:

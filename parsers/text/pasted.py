@@ -47,7 +47,7 @@ _LABELS: Final = (
     (re.compile(r"([\w.-]{1,64} [\w./@-]{1,64}\[[0-9]{1,10}\]):(?= |$)"), 0.75),
     (re.compile(r"((?!iperf3:)(?=[^:\n]{0,63}[0-9])[A-Za-z][\w.-]{0,62}):(?= |$)"), 1.0),
 )
-#: Of a label's lines: fewer a label are rows of a table that begin alike.
+#: Of a label's lines: fewer a label are rows of a table that begin alike; a document may be one line.
 _LEAST_LINES: Final = 2
 
 
@@ -64,7 +64,8 @@ def texts_of(text: str) -> dict[str, str]:
         labels = dict.fromkeys(match[1] or "" for match in labelled)
         if not labelled or len(labelled) < share * len(written):
             continue
-        if len(labels) > 1 and len(labelled) < _LEAST_LINES * len(labels):
+        documents = all(match.string[match.end() :].lstrip()[:1] == "{" for match in labelled)
+        if len(labels) > 1 and len(labelled) < _LEAST_LINES * len(labels) and not documents:
             continue
         of_label: dict[str, list[str]] = {label: [] for label in labels}
         blank = all(match.string[match.end() :][:1] in ("", " ") for match in labelled)

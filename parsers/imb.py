@@ -35,6 +35,7 @@ from typing import Final
 
 from npc import catalogue
 from npc.parsers.text.lines import DECIMAL_2, WHOLE, complete_lines, sections
+from npc.parsers.text.runs import of_one_run
 from npc.parsers.text.tables import ascending, whole_rows
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import message_contradiction, row_contradiction
@@ -87,7 +88,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     program, version = "", ""
     for title, body in parts:
         if title["name"]:
-            yield from _table(title, body, program, version)
+            yield from of_one_run(_table(title, body, program, version))
         else:
             version, program = title["version"], title["program"]
             program = _PROGRAMS.get(program, f"IMB-{program}")

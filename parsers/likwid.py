@@ -33,6 +33,7 @@ from typing import Final
 
 from npc.parsers.text.lines import DECIMAL_2, NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
 from npc.parsers.text.options import option, words_after
+from npc.parsers.text.runs import of_one_run
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import contradiction
 
@@ -84,9 +85,10 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     text, kernel = complete_lines(text), option(words, "-t")
     runs = list(sections(_TEST, text))
     for test, body in runs:
-        yield from _run(test[1], body, params)
+        yield from of_one_run(_run(test[1], body, params))
     for title, tables in sections(_TITLE, text):
-        yield from _counted(title, tables, {**params, "kernel": kernel} if kernel else params)
+        own = {**params, "kernel": kernel} if kernel else params
+        yield from of_one_run(_counted(title, tables, own))
     if _CSV.search(text):
         yield _failure("likwid-perfctr", "its CSV (-O) is not read", params)
     error = _ERROR.search(text)
@@ -103,9 +105,6 @@ def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:
     if not rates:
         error = _ERROR.search(body)
         yield _failure(kernel, error[1] if error else "no result was printed", params)
-        return
-    if len({name for name, _ in rates}) < len(rates):
-        yield _failure(kernel, "the rates of several runs below one name", params)
         return
     places = _PLACE.findall(body)
     shared = len(places) - len(set(places))
@@ -147,18 +146,13 @@ def _counted(title: re.Match[str], tables: str, params: dict[str, str]) -> Itera
     if title[1] is not None:
         params = {**params, "region": title[1]}
     header: list[str] = []
-    counted: list[Reading] = []
     for row_name, row_cells in _ROW.findall(tables):
         name, cells = row_name.strip(), [cell.strip() for cell in row_cells.split("|")]
         if name in ("Metric", "Event", "Region Info"):
             known = name == "Metric" and (len(cells) == 1 or {"Sum", "Max", "Avg"} <= set(cells))
             header = cells if known else []  # a column for each thread is not read
         elif len(cells) == len(header) and name.endswith(" STAT") == (len(header) > 1):
-            counted += _count(title[2], name, dict(zip(header, cells, strict=True)), params)
-    if len({reading.params["counted"] for reading in counted}) < len(counted):
-        yield failed(title[2], "bandwidth", "the tables of several runs below one title", params=params)
-    else:
-        yield from counted
+            yield from _count(title[2], name, dict(zip(header, cells, strict=True)), params)
 
 
 def _count(group: str, name: str, cells: dict[str, str], params: dict[str, str]) -> Iterator[Reading]:

@@ -37,6 +37,7 @@ from npc.parsers.text.lines import (
     complete_lines,
     sections,
 )
+from npc.parsers.text.runs import of_one_run
 from npc.parsers.text.tables import rows_of
 from npc.records.reading import OK, Reading, failed
 
@@ -79,7 +80,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Readings:
     for part, lines in launches:
         case, metric, read = _PARTS[part]
         params = {name: match[1] for name, pattern in _HEAD.items() if (match := pattern.search(lines))}
-        yield from read(lines, params)
+        yield from of_one_run(read(lines, params))
         if _END not in lines:
             yield failed(case, metric, reason or f"{part} was not ended", params=params)
     if error and not launches:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.parsers.text.lines import DECIMAL_3, WHOLE, complete_lines, sections
+from npc.parsers.text.runs import of_one_run
 from npc.parsers.text.tables import rows_of
 from npc.records.reading import Reading, failed
 
@@ -42,7 +43,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     parts = list(sections(_TITLE, complete_lines(text)))
     tables = [(title, lines) for title, lines in parts if title[1]]
     for title, lines in tables:
-        yield from _table(title, lines)
+        yield from of_one_run(_table(title, lines))
     if parts and not tables:
         yield failed("models", "time", parts[0][0][4])
 

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from npc.parsers.text.lines import DECIMAL_3, NUMBER, WHOLE, complete_lines
+from npc.parsers.text.runs import of_one_run
 from npc.records.reading import OK, Reading, failed
 from npc.records.series import CORE
 
@@ -60,7 +61,10 @@ class _Row(NamedTuple):
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of each core and of the node; the failure of a run that is not whole."""
-    text = complete_lines(text)
+    yield from of_one_run(_of_text(complete_lines(text), argv))
+
+
+def _of_text(text: str, argv: Sequence[str]) -> Iterator[Reading]:
     head = _HEAD.search(text)
     if head is None or not _COMPLETE.search(text):
         missing = _MISSING.search(text)

@@ -31,6 +31,7 @@ from pathlib import PurePath
 from typing import Final
 
 from npc.parsers.text.lines import DECIMAL_2, WHOLE, complete_lines, sections
+from npc.parsers.text.runs import of_one_run
 from npc.parsers.text.tables import whole_rows
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import message_contradiction
@@ -95,7 +96,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         kind = title[2].partition(" ")[0].partition("-")[2].lower()  # MPI-CUDA Latency: buffers in its memory
         if not title[1] and title[2].endswith("Bandwidth"):  # mpi4py heads MB/s with "Latency [us]"
             body = body.replace("Latency [us]", "MB/s")
-        yield from _tables(_case(title[2]), title[3] or title[4] or "", kind, body, argv)
+        yield from of_one_run(_tables(_case(title[2]), title[3] or title[4] or "", kind, body, argv))
     program, error, other = _program(argv), _ERROR.search(text), _NOT_READ.search(text)
     if tables:
         return
@@ -103,7 +104,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         yield _failure(program or "osu", f"{other[1]} is not read, nor are others of that kind")
     elif "xccl" in program and (using := _USING.search(text)) and _HEADING.search(text):
         case = program.replace("xccl", using[1].lower())  # between two ranks they print no title
-        yield from _tables(case, "", {"NCCL": "cuda", "RCCL": "rocm"}[using[1]], text, argv)
+        yield from of_one_run(_tables(case, "", {"NCCL": "cuda", "RCCL": "rocm"}[using[1]], text, argv))
     elif _HEADING.search(text) and (program or _BUFFERS.search(text)):
         yield _failure(program or "osu", "the title line is missing")
     elif program or error:

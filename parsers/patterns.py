@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.runs import of_one_run
 from npc.parsers.text.tables import rows_of
 from npc.records.reading import OK, Reading, failed
 
@@ -41,7 +42,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     text = complete_lines(text)
     tables, error = list(sections(_TITLE, text)), _ERROR.search(text)
     for title, body in tables:
-        yield from _table(title, body)
+        yield from of_one_run(_table(title, body))
     if error and not tables:
         yield failed(error[2], "latency", error[1])
 

@@ -35,6 +35,7 @@ from typing import Final
 
 from npc.parsers.text.lines import DECIMAL_2, DECIMAL_6, NUMBER, WHOLE, complete_lines, sections
 from npc.parsers.text.options import option, words_after
+from npc.parsers.text.runs import of_one_run
 from npc.parsers.text.tables import whole_rows
 from npc.records.reading import OK, Reading, failed, with_note
 from npc.validity.arithmetic import last_digit, message_contradiction
@@ -105,6 +106,8 @@ _DEFAULT_SIZE: Final = {"bw": "65536", "lat": "2"}
 #: The option, perhaps behind others without a value in the same word.
 _CYCLES: Final = re.compile(r"-[aebFgNORHUz]*C|--report-cycles")
 _ALL_SIZES: Final = re.compile(r"-[abeFgNORHUzC]*a[abeFgNORHUzC]*|--all")
+#: A row of the same size every few seconds.
+_ENDLESS: Final = "--run_infinitely"
 _LARGEST: Final = 1 << 23
 _IN_CYCLES: Final = "invalid: -C prints clock cycles under a heading of microseconds"
 _OF_SERVER: Final = "invalid: printed by the server: the client's figures count"
@@ -121,7 +124,8 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     end = 0
     for title, body in sections(_TITLE, text):
         above = text[end : title.start()]
-        yield from _test(title[1], above, body, _OF_SERVER if _SERVER in above else clients, words)
+        test = _test(title[1], above, body, _OF_SERVER if _SERVER in above else clients, words)
+        yield from test if _ENDLESS in words else of_one_run(test)
         end = title.end()
     if not end:
         yield from _json(text, spoilt, words) or _without_title(text, program, words)
@@ -140,7 +144,7 @@ def _test(title: str, above: str, body: str, status: str, words: Sequence[str]) 
         end = heading.end()
         columns = dict(name.rstrip("]").partition("[")[::2] for name in _COLUMN.findall(heading[1]))
         keys = [place for place, name in enumerate(columns) if name in ("#bytes", "#sl")]
-        if "--run_infinitely" in words:  # a row of the same size every few seconds
+        if _ENDLESS in words:
             keys = []
         rows, wrong = whole_rows(lines, [_cell(name) for name in columns], keys)
         any_row |= bool(rows or wrong)
@@ -280,7 +284,8 @@ def _without_title(text: str, program: str, words: Sequence[str]) -> Iterator[Re
 def _json(text: str, status: str, words: Sequence[str]) -> list[Reading]:
     """Readings of a ``--out_json`` file; none if `text` is no such file, or only a part of one."""
     document = _JSON.search(text)
-    fields = dict(_JSON_FIELD.findall(document[0])) if document else {}
+    pairs = _JSON_FIELD.findall(document[0]) if document else []
+    fields = dict(pairs) if len(dict(pairs)) == len(pairs) else {}  # else those of several runs
     test, size = fields.get("test", ""), fields.get("MsgSize", "")
     if not test.endswith("_Test") or not re.fullmatch(WHOLE, size):
         return []

@@ -30,6 +30,7 @@ from typing import Final, TypeAlias
 
 from npc.parsers.text.lines import DECIMAL_3, NUMBER, WHOLE, complete_lines, sections
 from npc.parsers.text.options import bytes_of, option, words_after
+from npc.parsers.text.runs import of_one_run
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import message_contradiction
 
@@ -70,7 +71,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     text, words = complete_lines(text), words_after(argv, "sockperf")
     runs = [(banner[1], body) for banner, body in sections(_BANNER, text)]
     for version, body in runs or [("", text)]:
-        yield from _run(version, body, words)
+        yield from of_one_run(_run(version, body, words))
 
 
 def _run(version: str, body: str, words: Sequence[str]) -> list[Reading]:
@@ -123,13 +124,10 @@ def _throughput(body: str, size: int | None, mib: re.Match[str] | None) -> Itera
 
 def _latencies(body: str, test: str) -> Iterator[_Number]:
     """Average, standard deviation, percentiles and extremes of each server's latency."""
-    blocks = list(sections(_SERVER, body))
-    several = len({server[1] for server, _ in blocks}) < len(blocks)
-    for server, block in blocks:
+    for server, block in sections(_SERVER, body):
         average = _AVERAGE.search(block)
         if average:
-            status = "invalid: statistics of several runs" if several else _validity(block)
-            a_second = 2e6 if average[1] == "rtt" else 1e6
+            status, a_second = _validity(block), 2e6 if average[1] == "rtt" else 1e6
             params = {} if server[1] == "0" else {"server": server[1]}
             yield test, "latency", float(average[2]) / a_second, status, params
             deviation = [("stdev", average[3])] if average[3] else []  # of one observation it is nan

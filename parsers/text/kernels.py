@@ -8,6 +8,7 @@ from typing import Final
 
 from npc.machine.sysfs import parse_cpus
 from npc.parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines, sections
+from npc.parsers.text.runs import of_one_run
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import row_contradiction
 
@@ -41,7 +42,7 @@ def readings_of(text: str, driver: str, case: str, rows: Rows) -> Iterator[Readi
     launches = [lines for _, lines in sections(title, text)]
     for lines in launches:
         params, version, wrong = _library_of(lines)
-        yield from rows(lines, params, version, wrong)
+        yield from of_one_run(rows(lines, params, version, wrong))
         if _END not in lines:
             yield failed(case, "flops", reason or "the table was not ended", params=params)
     if error and not launches:

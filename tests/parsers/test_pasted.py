@@ -8,7 +8,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Final
 
@@ -109,6 +109,12 @@ def test_the_failure_of_one_rank_stands_beside_the_result_of_another() -> None:
 FREE = {("nuttcp", "cpu"), ("nuttcp", "retransmits"), ("nuttcp", "loss"), ("himeno", "time")}
 
 
+#: Its numbers are sums over its lines.
+SUMS = {"darshan"}
+#: Outputs in which the tool itself prints a row again and again.
+REPEATED = {("perftest", "ib_write_bw_infinite.client.txt")}
+
+
 def values(tool: str, text: str, argv: list[str]) -> set[tuple[str, str, float | None]]:
     """What usable readings say; less may be told of what was measured."""
     read = parsers.parse(tool, text, argv)
@@ -158,8 +164,43 @@ def test_a_wrapped_text_gives_only_numbers_of_the_whole(
     wrong = []
     for tool, path, recorded in TEXTS:
         argv, text = command_and_text(recorded)
-        if tool == "darshan":  # its numbers are sums over its lines
+        if tool in SUMS:
             continue
         if more := values(tool, wrapped(text, width), argv) - of_the_whole(tool, text, argv):
             wrong.append(f"{tool} {path.name}: {sorted(more)[:2]}")
     assert not wrong
+
+
+def other_run(line: str) -> str:
+    """A line as another run might have printed it: another last digit in its numbers with decimals."""
+    return re.sub(r"(\d\.\d*)(\d)(?!\d)", lambda number: f"{number[1]}{(int(number[2]) + 3) % 10}", line)
+
+
+def doubled(text: str) -> str:
+    """Two runs whose lines were sorted: each line of the one stands below that of the other."""
+    pairs = ((line, other_run(line)) for line in lines_of(text))
+    return "".join(line + other if other != line else line for line, other in pairs)
+
+
+def appended(text: str) -> str:
+    """Two runs, of which the second lost what stands above its last block of numbers."""
+    lines = lines_of(text)
+    blocks = [
+        list(block) for numbers, block in groupby(lines, lambda line: other_run(line) != line) if numbers
+    ]
+    return text + "".join(map(other_run, blocks[-1] if blocks else []))
+
+
+@pytest.mark.parametrize("mixed", [doubled, appended])
+def test_two_runs_in_one_text_give_no_number_of_the_second(mixed: Callable[[str], str]) -> None:
+    """Where nothing tells which is which, neither counts."""
+    wrong = []
+    for tool, path, recorded in TEXTS:
+        argv, text = command_and_text(recorded)
+        if (
+            (tool, path.name) in REPEATED or tool in SUMS or tool == "nuttcp"
+        ):  # a line there is a whole result
+            continue
+        if more := values(tool, mixed(text), argv) - of_the_whole(tool, text, argv):
+            wrong.append(f"{tool} {path.name}: {sorted(more)[:2]}")
+    assert not wrong, "\n".join(wrong)

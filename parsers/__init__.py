@@ -15,6 +15,15 @@ Three rules make that hold everywhere:
 - A test that began and shows no result has failed: it gives a reading without a value and the reason.
 
 The text is the tool's stdout; with stderr behind it, most parsers name the reason of a failure as well.
+
+`npc records parse` tells whose output a text is by regular expressions that a module may have (strings):
+
+- ``PROGRAMS``: names of the programs that it reads, beside its own: ``ib_write_bw`` of perftest.
+- ``MARKS``: how lines begin that no other tool prints: a banner, a title, a heading. A text of several tools
+  is cut at them.
+- ``ROWS``: how lines begin that tell of the tool where a part of its text without such marks is left.
+- ``END``: how the last line of a text begins that has other tools' marks inside, those of the parsers that
+  ``INSIDE``, a tuple, names: HPCC runs HPL.
 """
 
 from __future__ import annotations
@@ -58,9 +67,7 @@ def load(name: str) -> Parser:
 def parse(name: str, text: str, argv: Sequence[str] = ()) -> list[Reading]:
     """All readings of `text`, of several labels with {"label": …}. A first line ``#@ cmd: COMMAND`` gives the
     command line if `argv` does not."""
-    if text.startswith(_COMMAND_HEADER):
-        first, _, text = text.partition("\n")
-        argv = argv or split_command(first.removeprefix(_COMMAND_HEADER))
+    argv, text = command_and_text(text, argv)
     parser, texts = load(name), texts_of(text)
     of_label = {label: list(parser(own, argv)) for label, own in texts.items()}
     if len(of_label) == 1:
@@ -74,6 +81,14 @@ def parse(name: str, text: str, argv: Sequence[str] = ()) -> list[Reading]:
     if len(reported) == 1:
         return of_label[reported[0]]
     return [replace(r, params={**r.params, "label": label}) for label in reported for r in of_label[label]]
+
+
+def command_and_text(text: str, argv: Sequence[str] = ()) -> tuple[Sequence[str], str]:
+    """The command line, of a first line ``#@ cmd: COMMAND`` if `argv` is empty, and the text below it."""
+    if not text.startswith(_COMMAND_HEADER):
+        return argv, text
+    first, _, text = text.partition("\n")
+    return argv or split_command(first.removeprefix(_COMMAND_HEADER)), text
 
 
 def split_command(command: str) -> list[str]:

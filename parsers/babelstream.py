@@ -48,6 +48,14 @@ _ERROR: Final = re.compile(rf"\n(?:Error at [^\n:]{{1,200}}:{WHOLE}: | *what\(\)
 #: Kernel → how many arrays it moves.
 _KERNELS: Final = {"Copy": 2, "Mul": 2, "Add": 3, "Triad": 3, "Dot": 2, "Nstream": 4}
 _ELEMENTS_BY_DEFAULT: Final = 2**25
+PROGRAMS: Final = (
+    r"(?:babel|cuda-?|gpu-|hip-|ocl-|omp-|sycl\d*-|std-\w+-|kokkos-|raja-|acc-|tbb-|thrust-)stream"
+)
+MARKS: Final = (
+    r"(?:BabelStream|GPU-STREAM)\b|Function +[MGT]i?B(?:ytes/sec|/s) +Min \(sec\)|(?:function,num_times"
+    r"|phase),n_elements,"
+)
+ROWS: Final = r"(?:Copy|Mul|Add|Triad|Dot)(?: +[0-9.]+){4} *$"
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

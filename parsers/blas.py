@@ -23,6 +23,7 @@ from npc.records.reading import Reading
 _ROW: Final = ("[dz]gemm", WHOLE, WHOLE, WHOLE, NUMBER, NUMBER, NUMBER, NUMBER, ERROR)
 #: FLOP of a routine by N³: a complex product has four real ones and two sums.
 _FLOP: Final = {"dgemm": 2, "zgemm": 8}
+MARKS: Final = r"BLAS driver of NPC: "
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

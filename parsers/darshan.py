@@ -34,6 +34,8 @@ _COUNTERS: Final = {
     "F_READ_TIME": ("time", "direction", "read"), "F_WRITE_TIME": ("time", "direction", "write"),
     "F_META_TIME": ("time", "part", "metadata"),
 }  # fmt: skip
+PROGRAMS: Final = r"darshan-parser"
+MARKS: Final = r"# darshan log version: "
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

@@ -22,6 +22,7 @@ from npc.records.reading import Reading
 _PLANNER: Final = re.compile(r"\nPlanner = ([a-z]{1,20})(?=\n)")
 _TRANSFORM: Final = rf"[13]d:{WHOLE}(?::in)?"
 _ROW: Final = (_TRANSFORM, WHOLE, WHOLE, NUMBER, WHOLE, NUMBER, NUMBER, NUMBER, NUMBER, ERROR)
+MARKS: Final = r"FFT driver of NPC: "
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

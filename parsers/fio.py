@@ -75,6 +75,14 @@ class _Job:
         return self.document, *names, tuple(sorted(self.options.items()))
 
 
+PROGRAMS: Final = r"fio\.py"
+MARKS: Final = (
+    r'[ \t]*"fio version" ?:|\{ *"fio version"|# NPC fio(?: unavailable)?: |fio-[0-9]+\.[0-9]'
+    r"|[^\n:]+: \(groupid=[0-9]+, jobs=[0-9]+\): err="
+)
+ROWS: Final = r" *(?:READ|WRITE|TRIM|read|write|trim) *: (?:IOPS=|bw=|io=)| *clat percentiles \("
+
+
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every job of every document; the failure of a run that has none."""
     text = complete_lines(text)

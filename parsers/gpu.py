@@ -93,6 +93,9 @@ class _Sheet(NamedTuple):
     flops: Mapping[str, float] = {}
 
 
+MARKS: Final = r"GPU of NPC: "
+
+
 def parse(text: str, argv: Sequence[str] = ()) -> Readings:
     """Readings of one or several launches; the failure of a part that was not ended, or of none."""
     text = complete_lines(text)

@@ -55,6 +55,9 @@ _ARRAYS: Final = 14
 _TOLERANCE: Final = 1e-3
 #: The multiple of its terms at which a sum in single precision no longer grows.
 _SATURATED: Final = 2**24
+PROGRAMS: Final = r"himeno\w*|bmt"
+MARKS: Final = r"Himeno benchmark| *mimax *= *[0-9]+ +mjmax *=| *Loop executed for +[0-9]+ +times"
+ROWS: Final = r" *Gosa *: | *MFLOPS measured *: "
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

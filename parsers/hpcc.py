@@ -68,6 +68,10 @@ _GRIDS: Final = {
     "HPL": {"n": "HPL_N", "nb": "HPL_NB", "p": "HPL_nprow", "q": "HPL_npcol"},
     "PTRANS": {"n": "PTRANS_n", "nb": "PTRANS_nb", "p": "PTRANS_nprow", "q": "PTRANS_npcol"},
 }
+MARKS: Final = r"This is the DARPA/DOE HPC Challenge Benchmark|Begin of \w+ section\.$"
+ROWS: Final = r"(?:HPL_Tflops|StarSTREAM_Triad|MPIRandomAccess_GUPs)="
+END: Final = r"End of HPC Challenge tests\."
+INSIDE: Final = ("hpl", "stream")
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

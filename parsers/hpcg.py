@@ -70,6 +70,12 @@ _PARAMS: Final = {
 _MEMORY: Final = "Memory Use Information::Total memory used for data (Gbytes)"
 #: They are printed with six digits.
 _TOLERANCE: Final = 1e-4
+PROGRAMS: Final = r"x?hpcg|rochpcg"
+MARKS: Final = (
+    r"HPCG-Benchmark$|\S+ version: V?[0-9.]+\nRelease date: |rocHPCG version: |HPCG result is VALID"
+    r"|Start of application \("
+)
+ROWS: Final = r"(?:Final Summary|GFLOP/s Summary|Benchmark Time Summary)\b"
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

@@ -48,6 +48,12 @@ _FAILED: Final = "invalid: the scaled residual failed HPL's check"
 #: How far the time may be from operations over rate: its last digit, and the rate's four.
 _ROUNDING_S: Final = 0.01
 _ROUNDING: Final = 1e-3
+PROGRAMS: Final = r"xhpl\w*|hpl[-_](?:ai|mxp)|xlinpack_\w+"
+MARKS: Final = (
+    r"HPLinpack |HPL-(?:NVIDIA|MxP|AI)|HPL ERROR |HPLMXP_|HPL_AI +W|hpl-harness"
+    r"|Intel\(R\) Optimized LINPACK|T/V +N +NB +P +Q "
+)
+ROWS: Final = r"W[A-Z0-9]{4,20}(?: +[0-9]+){4,5} +[0-9.]+ "
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

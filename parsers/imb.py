@@ -77,6 +77,12 @@ _RATE: Final = "Mbytes/sec"
 #: What a MB may be, in bytes, and the first version in which it is the first of them.
 _MEGABYTES: Final = (10**6, 2**20)
 _DECIMAL_SINCE: Final = 2018
+PROGRAMS: Final = r"(?i:imb-\w+(?:-gpu)?)"
+MARKS: Final = (
+    r"[^\n]*MPI Benchmark(?:s| Suite) [^\n]* part *$|# Benchmarking \S+[^\n]*\n# ?(?:\( )?#processes"
+    r"|# !! Benchmark \S+ invalid for |Invalid benchmark name "
+)
+ROWS: Final = r"[ \t]*(?:Group +)?(?:#bytes +)?#repetitions +t"
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

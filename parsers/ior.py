@@ -46,6 +46,14 @@ _FIELDS: Final[Mapping[str, str]] = {
 _PRINTED: Final = ("Mean(MiB)", "#Tasks", "tPN", "reps", "fPP", "xsize", "API")
 
 Row = Mapping[str, Any]
+PROGRAMS: Final = r"(?i:ior)"
+MARKS: Final = (
+    r'IOR-[0-9][^\n]*: MPI Coordinated Test|\{\s{0,9}"Version": "[^"\n]*",\s{0,9}"Began": "|ior ERROR: '
+)
+ROWS: Final = (
+    r"access(?: +|,)bw\(MiB/s\)|Max (?:Write|Read): +[0-9.]+ MiB/sec|(?:write|read)(?: +[0-9.]+){7,} *$"
+    r"|Operation +Max\(MiB\)|Summary of all tests:"
+)
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

@@ -57,6 +57,17 @@ _CUT: Final = "the JSON ends too early"
 _VALUES: Final = ("received", "sent", "retransmits", "jitter", "loss", "seconds")
 _SERVERS_COPY: Final = "\nServer output:\n"
 _PREFIXES: Final = ("", "K", "M", "G", "T")
+PROGRAMS: Final = r"iperf3?"
+MARKS: Final = (
+    r"iperf 3\.|(?:[^\n]{1,99}:  )?(?:Connecting to host |Accepted connection from )"
+    r'|Server listening on [0-9]+|iperf Done\.|\{"event":"(?:start|interval|end|error'
+    r'|server_output_text)"|[ \t]*"(?:sum_sent|sum_received|test_start|tcp_mss_default)"\s*:'
+    r'|\{\s{0,9}"start":\s{0,9}\{\s{0,9}"connected"'
+)
+ROWS: Final = (
+    r"\[ *(?:SUM"
+    r"|[0-9]+)\](?:\[[RT]X-[CS]\])? +[0-9]+\.[0-9]{2}-[0-9]+\.[0-9]{2} +sec +[0-9.]+ [KMGT]?Bytes "
+)
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

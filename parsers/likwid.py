@@ -74,6 +74,15 @@ _COUNTED: Final = {
 }
 #: Of these units only this row: others are derived (unhalted time) or of a part (the uncore's clock).
 _ONLY: Final = {"MHz": "Clock", "s": "Runtime (RDTSC)"}
+PROGRAMS: Final = r"likwid-\w+"
+MARKS: Final = (
+    r"LIKWID MICRO BENCHMARK|Test: \w+[ \t]*$|Allocate: Process running on "
+    r"|Threaded Memory Hierarchy Benchmark|Running without Marker API|CPU name:\t"
+    r"|(?:Region \S+, )?Group [0-9]+: \w+[ \t]*$|TABLE,|Warning: Sanitizing vector length "
+    r"|(?:Cannot find domain |Error: Cannot use desired domain |Misformated workgroup string"
+    r"|Error: (?:At least one workgroup|Unknown test case|The given vector length))"
+)
+ROWS: Final = r"(?:MByte|MFlops)/s:[ \t]"
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

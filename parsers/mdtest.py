@@ -32,6 +32,8 @@ _ROW: Final = re.compile(
     rf" *:? +({NUMBER}) +({NUMBER}) +({NUMBER}) +{NUMBER} *(?=\n)"
 )
 _ERROR: Final = re.compile(r"\n[^\n]{0,120}ERROR:? ([^\n]+)(?=\n)")
+MARKS: Final = r"mdtest-[0-9][^\n]* was launched with |SUMMARY rate"
+ROWS: Final = r" *(?:File|Directory|Tree) (?:creation|stat|read|removal|rename) *:? +[0-9]"
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

@@ -69,6 +69,7 @@ _QUICKER_LOADED: Final = 0.75
 _THERE: Final = 0.9
 
 Readings = Iterator[Reading]
+MARKS: Final = r"Memory of NPC: "
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Readings:

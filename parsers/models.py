@@ -36,6 +36,8 @@ _CASES: Final = (
     (re.compile(r"T\(h\)"), "h_relation"),
     (re.compile(rf"T\(({WHOLE})\)"), r"ring_\1"),
 )
+PROGRAMS: Final = r"patterns\.py"
+MARKS: Final = r"# NPC [A-Za-z][A-Za-z -]* Test, [0-9]+ ranks"
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

@@ -70,6 +70,19 @@ _KEYS: Final = ('"nccl_version"', '"numCycle"')
 _NCCL: Final = {"time": "time", "algbw": "alg_bw", "busbw": "bus_bw", "#wrong": "nwrong"}
 _RCCL: Final = {"size": "size", "type": "type", "redop": "redop", "time": "time", "algbw": "algBw",
                 "busbw": "busBw", "#wrong": "wrong"}  # fmt: skip
+PROGRAMS: Final = (
+    r"(?:all_reduce|all_gather|broadcast|reduce|reduce_scatter|alltoallv?|scatter|gather|sendrecv"
+    r"|hypercube)_perf(?:_mpi)?|[nr]ccl-tests"
+)
+MARKS: Final = (
+    r'# [nr]ccl-tests version |# Collective test starting: |# nThreads?:? [0-9]|\[?\s{0,9}\{"numCycle": '
+    r"|numCycle,collective,|#[ \t]+size[ \t]+count[ \t]|[^\n]*: Test (?:NCCL|CUDA) failure "
+    r'|\{[^\n]*"args": \["[^"]*_perf'
+)
+ROWS: Final = (
+    r"[ \t]*[0-9]+ +[0-9]+ +(?:float|double|half|bfloat16|u?int[0-9]+|fp8_\w+) +(?:(?:sum|prod|min|max"
+    r"|avg|mulsum|none) +)?-?[0-9]"
+)
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

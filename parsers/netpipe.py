@@ -33,6 +33,11 @@ _BOTH: Final = "\nPassing data in both directions simultaneously.\n"
 _ERROR: Final = re.compile(
     r"\n(Need at least two processes[^\n]*|Integrity check failed[^\n]*|[^\n]*invalid option[^\n]*)(?=\n)"
 )
+PROGRAMS: Final = r"NP[a-z]+2?"
+MARKS: Final = (
+    r"Now starting the main loop| *[0-9]+: +[0-9]+ +(?:B|bytes) +[0-9]+ times +-->| NETPIPE USAGE"
+    r"|Start testing with [0-9]+ trials| *[0-9]+ [0-9.]+ +0\.[0-9]{8}$"
+)
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

@@ -59,6 +59,9 @@ class _Row(NamedTuple):
     rate: float
 
 
+MARKS: Final = r"NPC noise: "
+
+
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of each core and of the node; the failure of a run that is not whole."""
     yield from of_one_run(_of_text(complete_lines(text), argv))

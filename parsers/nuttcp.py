@@ -50,6 +50,10 @@ _ERROR: Final = re.compile(
 )
 _INTERRUPTED: Final = "\n*** transfer interrupted ***\n"
 _DEFAULT_TCP_BUFFER: Final = 65536
+MARKS: Final = (
+    r"nuttcp-[rt]: |Usage: nuttcp |(?:\S+: )?megabytes=[0-9.]+ real_seconds="
+    r"|(?:\S+: )? *[0-9.]+ MB / +[0-9.]+ sec = +[0-9.]+ Mbps"
+)
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

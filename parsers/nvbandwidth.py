@@ -35,6 +35,8 @@ _ERROR: Final = re.compile(r"\n(?:ERROR|Error|\[[A-Z_]*ERROR[A-Z_]*\]):? ?([^\n]
 _BETWEEN: Final = re.compile(r"GPU\(row\) (->|<-|<->) GPU\(column\)")
 _WAIVED: Final = "\nWaived:"
 _NOTHING: Final = "no matrix was printed"
+MARKS: Final = r'nvbandwidth Version: |\{?\s{0,9}"nvbandwidth" ?:|Running \w+\.\n'
+ROWS: Final = r"mem[^\n]{1,100}(?:GPU|CPU)\((?:row|column)\)[^\n]* \((?:GB/s|ns)\)$|SUM \w+ [0-9.]+$"
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

@@ -86,6 +86,9 @@ _NAMES: Final = {
     "neighborhood ": "neighbor_",
     "neighbor ": "neighbor_",
 }
+PROGRAMS: Final = r"osu_\w+(?:\.py)?|osu\.py"
+MARKS: Final = r"# OSU |# MPI [A-Z][^\n]* Test$|#Using [NR]CCL"
+ROWS: Final = r"# (?:Size|Min Latency|Avg Latency)\b[^\n]*(?:[(\[](?:us|MB/s)[)\]]|MB/s)|#? +Overall\(us\)"
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

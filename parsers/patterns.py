@@ -35,6 +35,8 @@ _QUANTITIES: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
     "messages/s": ("message_rate", "", {}),
 }
 _SIZE: Final = "size_B"
+PROGRAMS: Final = r"(?:rings|multirate|pingpong)\.py"
+MARKS: Final = r"# NPC \w+: [0-9]+ processes, "
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

@@ -111,6 +111,16 @@ _ENDLESS: Final = "--run_infinitely"
 _LARGEST: Final = 1 << 23
 _IN_CYCLES: Final = "invalid: -C prints clock cycles under a heading of microseconds"
 _OF_SERVER: Final = "invalid: printed by the server: the client's figures count"
+PROGRAMS: Final = r"(?:ib|raw_ethernet)_(?:send|write|read|atomic|bw|lat|burst_lat|fs_rate)(?:_(?:bw|lat))?"
+MARKS: Final = (
+    r" {0,40}(?:RDMA_Write(?:_imm)?|RDMA_Read|Send|Atomic) [A-Za-z_ ]+ Test[ \t]*$"
+    r'|[ \t]*"?test_info"?: ?\{|\* Waiting for client to connect|initializing (?:CUDA|MLU)'
+    r"|(?: Did not detect devices|Failed to get IB devices list)"
+)
+ROWS: Final = (
+    r" *#bytes +#iterations| *[0-9]+ +[0-9]+(?:[ \t]+-?[0-9.]+){2}[ \t]+[0-9]+\.[0-9]{6}[ \t]*$"
+    r"| *[0-9]+ +[0-9]+(?:[ \t]+[0-9]+\.[0-9]{2}){7}[ \t]*$"
+)
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

@@ -87,6 +87,8 @@ _ATOMIC: Final = re.compile("compare_swap|fetch_add")
 _UNUSED_SIZE: Final = "\nwarning: --msg_size set but not used"
 _UNUSED_FLIP: Final = re.compile(r"\nwarning: (?:-f1?|--flip) set but not used")
 _UNKNOWN_SIZE: Final = "invalid: message size unknown: a loop prints it only with -vu"
+MARKS: Final = r"(?:tcp|udp|sctp|sdp|rds|rc|uc|ud|xrc|ver)_\w+:[ \t]*$|[^\n]*; try: qperf --help"
+ROWS: Final = r" *(?:bw|send_bw|recv_bw|latency|msg_rate) +=  *[0-9]"
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

@@ -64,6 +64,7 @@ _REASON: Final = re.compile(
 )
 _SHORT: Final = {"pp": "ping_pong", "ul": "under_load", "tp": "throughput", "pb": "playback", "sr": "server"}
 _DEFAULT_SIZE: Final = "14"
+MARKS: Final = r"sockperf(?:: |\[)"
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

@@ -67,6 +67,12 @@ _KERNELS: Final = {"Copy": 2, "Scale": 2, "Add": 3, "Triad": 3}
 _LEAST_TICKS: Final = 20
 #: MiB are printed with one digit after the point.
 _ROUNDING_MIB: Final = 0.051
+PROGRAMS: Final = r"stream(?:_\w+)?"
+MARKS: Final = (
+    r"STREAM version |OpenMP thread [0-9]+ of | STREAM Benchmark implementation in CUDA"
+    r"|Function +(?:Best +)?Rate \(?[MGT]i?B/s| *You are running each test "
+)
+ROWS: Final = r"(?:Copy|Scale|Add|Triad): +[0-9]"
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

@@ -49,7 +49,7 @@ class ToolText(NamedTuple):
 
 def tool_of_program(name: str) -> str:
     """The parser of what a program prints, by the program's name or path; empty if none reads it."""
-    program = PurePath(name).name.removesuffix(".exe")
+    program = PurePath(name).name.removesuffix(".exe").removesuffix(".x")
     if program.lower() in parsers.names():
         return program.lower()
     return next((tool for tool, names in _patterns("PROGRAMS").items() if names.fullmatch(program)), "")

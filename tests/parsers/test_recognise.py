@@ -18,6 +18,7 @@ from npc.parsers.commands.parse import parse
 from npc.parsers.commands.recognise import parts_of, tool_of_program
 from npc.records.reading import OK, Reading
 from tests import captured
+from tests.paths import ROOT
 
 TOOLS: Final = sorted(set(captured.FOLDERS.values()))
 #: HPCC's text has HPL's and STREAM's inside, which their parsers read, too.
@@ -158,7 +159,8 @@ def test_what_hpcc_runs_is_its_own_and_what_runs_after_it_is_not(permuted: tuple
         ("gpu-stream", "babelstream"), ("omp-stream", "babelstream"), ("mdtest", "mdtest"), ("ior", "ior"),
         ("IOR", "ior"), ("likwid-bench", "likwid"), ("likwid-perfctr", "likwid"), ("iperf", "iperf3"),
         ("iperf3", "iperf3"), ("darshan-parser", "darshan"), ("/opt/osu/libexec/osu_bw", "osu"),
-        ("bmt", "himeno"), ("npb", ""), ("npc", ""), ("mpirun", ""), ("osu_bw.out", ""), ("stream.txt", ""),
+        ("bmt", "himeno"), ("stream.x", "stream"), ("npb", ""), ("npc", ""), ("mpirun", ""),
+        ("osu_bw.out", ""), ("stream.txt", ""),
         ("iperf3.json", ""), ("my_perf", ""), ("nosuch", ""), ("", ""), (".", ""), ("commands", ""),
     ],
 )  # fmt: skip
@@ -269,6 +271,46 @@ def test_what_is_no_tool_s_text_is_said_to_be_none(text: str | bytes, words: str
     for name in ("", "iperf"):
         if not (name and "blas" in str(text)):
             assert complaint(*filter(None, [name]), "-", stdin=text).startswith(f"standard input: {words}")
+
+
+@pytest.mark.parametrize(
+    ("name", "stdin", "reason"),
+    [
+        ("osu", own_text(RICHEST["qperf"]), "looks like the output of qperf, not of osu"),
+        ("ib_send_bw", EXCERPTS["perftest"],
+         "looks like perftest, but its heading is missing: size and units cannot be known"),
+        ("", captured.text_of("likwid", "bench_h.txt"),
+         "the output of likwid without a result: cut off before one, or nothing was measured"),
+        ("qperf", captured.text_of("qperf", "fail_rds.txt"), "no usable reading: rds_bw failed:"),
+        ("", "hello\n", "no supported tool's output is recognised in it"),
+        ("", "", "empty"),
+        ("", "\0", "a binary file, not a tool's text"),
+    ],
+    ids=lambda words: words.split(":")[0][:40],
+)  # fmt: skip
+def test_the_reasons_of_docs_tools_md_are_those_of_the_command(name: str, stdin: str, reason: str) -> None:
+    assert complaint(*filter(None, [name]), "-", stdin=stdin).startswith(f"standard input: {reason}")
+    assert f"`{reason}" in (ROOT / "docs/tools.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("tool", "text", "reason"),
+    [
+        ("hpl", "HPL-MxP NVIDIA 24.6.0\n", "HPL-MxP, in mixed precision, is not read"),
+        ("hpl", "Intel(R) Optimized LINPACK Benchmark data\n\nCPUs: 2\n", "Intel's LINPACK is not read"),
+        ("hpcg", "rocHPCG version: 0.8.8 (based on hpcg-3.1)\n", "file"),
+        ("stream", " You are running each test 10 times\n", "STREAM in Fortran is not read"),
+        ("likwid", "TABLE,Group 1 Metric,MEM,3,\n", "its CSV (-O) is not read"),
+        ("netpipe", "Start testing with 7 trials for each message size\n", "NetPIPE 5 is not read"),
+        ("babelstream", "BabelStream\nVersion: 5.0\nImplementation: OpenMP\n", "no table of several kernels"),
+        ("osu", "# OSU OpenSHMEM Put Test v5.6.3\n# Size          Latency (us)\n1      1.02\n", "OpenSHMEM"),
+        ("osu", "# OSU UPC MEMPUT Test v5.6.3\n# Size  Latency (us)\n1   1.02\n", "UPC MEMPUT is not read"),
+        ("nccl", "numCycle,collective,ranks,rankspernode\n", "the CSV of rccl-tests is not read"),
+    ],
+)  # fmt: skip
+def test_what_is_not_read_is_recognised_and_named(tool: str, text: str, reason: str) -> None:
+    assert [part.tool for part in parts_of(text)] == [tool]
+    assert reason in complaint("-", stdin=text)
 
 
 def test_a_word_that_is_no_file_is_said_to_be_none() -> None:

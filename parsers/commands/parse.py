@@ -53,7 +53,8 @@ def parse(words: tuple[str, ...], form: str, command: str) -> None:
     row, values in B/s, s, 1/s or FLOP/s and sizes in bytes; of several files, a column "file" as well, and
     without TOOL a column "tool".
 
-    Exit code 1 if a FILE holds no usable reading, 2 if TOOL is unknown or a FILE cannot be read.
+    Exit code 1 if a FILE holds no usable reading or all tests of one tool in it failed, 2 if TOOL is unknown
+    or a FILE cannot be read.
     """
     from npc.parsers.commands.outputs import FORMATS
 
@@ -117,14 +118,17 @@ def _readings(tool: str, text: str, argv: Sequence[str]) -> dict[str, list[Readi
 
 
 def _complaints(tool: str, name: str, text: str, argv: Sequence[str], by_tool: Readings) -> Iterator[str]:
-    """Why a file, or what a tool printed into it, is of no use; nothing if it holds a usable reading."""
+    """Why a file, or what a tool printed into it, is of no use; nothing if it holds a usable reading.
+
+    A tool that began no test (its version, its help) is no reason beside another that did.
+    """
     from npc.parsers.commands.recognise import ending_of, unread
 
     where = "standard input" if name == _STDIN else name
-    for of, readings in (by_tool or {tool: []}).items():
-        if not readings:
-            yield f"{where}: {unread(of, text, argv)}"
-        elif all(reading.status != OK for reading in readings):
+    if not any(by_tool.values()):
+        yield f"{where}: {unread(tool, text, argv)}"
+    for readings in filter(None, by_tool.values()):
+        if all(reading.status != OK for reading in readings):
             ending = ending_of(text)
             reason = f"{readings[0].case} {readings[0].status}"
             yield f"{where}: no usable reading: {reason}{ending and f'; {ending}'}"

@@ -137,6 +137,9 @@ def test_a_tool_without_a_result_is_not_hidden_by_another(tmp_path: Path) -> Non
     result = run(job)
     assert (result.exit_code, result.stdout.count("stream")) == (1, 4)
     assert "osu_latency failed: the table has no row" in result.stderr
+    job.write_text(captured.text_of("likwid", "bench_h.txt") + own_text(RICHEST["stream"]))
+    result = run(job)  # a tool that was asked for its help has no result to show
+    assert (result.exit_code, result.stdout.count("stream"), result.stderr) == (0, 4, "")
 
 
 @pytest.mark.parametrize("permuted", list(permutations(["hpcc", "hpl", "stream"], 2)))

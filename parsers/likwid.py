@@ -77,12 +77,12 @@ _ONLY: Final = {"MHz": "Clock", "s": "Runtime (RDTSC)"}
 PROGRAMS: Final = r"likwid-\w+"
 MARKS: Final = (
     r"LIKWID MICRO BENCHMARK|Test: \w+[ \t]*$|Allocate: Process running on "
-    r"|Threaded Memory Hierarchy Benchmark|Running without Marker API|CPU name:\t"
+    r"|Threaded Memory Hierarchy Benchmark|Running without Marker API"
     r"|(?:Region \S+, )?Group [0-9]+: \w+[ \t]*$|TABLE,|Warning: Sanitizing vector length "
     r"|(?:Cannot find domain |Error: Cannot use desired domain |Misformated workgroup string"
     r"|Error: (?:At least one workgroup|Unknown test case|The given vector length))"
 )
-ROWS: Final = r"(?:MByte|MFlops)/s:[ \t]"
+ROWS: Final = r"(?:MByte|MFlops)/s:[ \t]|\|[ \t]*(?:Metric|Runtime \(RDTSC\) \[s\])[ \t]*\|"
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:

@@ -243,6 +243,8 @@ EXCERPTS: Final = {
     "mdtest": "   File creation             :      15012.314      14890.112      14950.400         50.100\n",
     "nccl": "     1048576        262144     float     sum      -1    61.10   17.16   30.03      0\n",
     "fio": "   READ: bw=912MiB/s (956MB/s), 912MiB/s-912MiB/s (956MB/s-956MB/s), io=8192MiB\n",
+    "likwid": "|          Metric          |  Core 0 |\n| Memory bandwidth [MB/s] |  98.4 |\n",
+    "hpcg": "GFLOP/s Summary::Raw DDOT=18.0169\nGFLOP/s Summary::Raw Total=19.6268\n",
     "imb": "       #bytes #repetitions      t[usec]   Mbytes/sec\n         0      1000      0.31      0.00\n",
 }  # fmt: skip
 

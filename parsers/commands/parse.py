@@ -104,9 +104,11 @@ def _read(name: str) -> str:
 
 def _readings(tool: str, text: str, argv: Sequence[str]) -> dict[str, list[Reading]]:
     """Readings by tool: of each that is recognised in a text, or of `tool` alone."""
-    from npc.parsers.commands.recognise import ToolText, parts_of
+    from npc.parsers.commands.recognise import ToolText, excerpt_of, parts_of
 
     parts = parts_of(text, argv)
+    if not parts and len(excerpt := excerpt_of(text)) == 1:  # its parser may know more of what is missing
+        tool = tool or excerpt[0]
     own = [part for part in parts if part.tool == tool] or [ToolText(tool, text, argv)] if tool else parts
     readings: dict[str, list[Reading]] = {part.tool: [] for part in own}
     for part in own:

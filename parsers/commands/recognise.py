@@ -86,19 +86,26 @@ def unread(tool: str, text: str, argv: Sequence[str] = ()) -> str:
         return "empty"
     if "\0" in text:
         return "a binary file, not a tool's text"
-    lines, ending = _lines(text), ending_of(text)
+    ending = ending_of(text)
     tools = list(dict.fromkeys(part.tool for part in parts_of(text, argv)))
     if tool in tools or (tools and not tool):
         reason = ending or "cut off before one, or nothing was measured"
         return f"the output of {tool or ' and '.join(tools)} without a result: {reason}"
     if tools:
         return f"looks like the output of {' and '.join(tools)}, not of {tool}"
-    if excerpt := _with_rows(lines):
+    if excerpt := excerpt_of(text):
         names = tool if tool in excerpt else " or ".join(excerpt) + (f", not {tool}" if tool else "")
         return f"looks like {names}, but its heading is missing: size and units cannot be known"
+    lines = _lines(text)
     ending = ending or _first_line(_NO_COMMAND, lines)
     other = "looks like iperf 2, which is not read" if _IPERF_2.search(lines) else ""
     return ending or other or "no supported tool's output is recognised in it"
+
+
+def excerpt_of(text: str) -> list[str]:
+    """The parsers whose rows stand in a text."""
+    lines = _lines(text)
+    return [tool for tool, rows in _patterns("ROWS").items() if rows.search(lines)]
 
 
 def ending_of(text: str) -> str:
@@ -142,15 +149,10 @@ def _tools_of_command(argv: Sequence[str]) -> list[str]:
     return [tool for word in words if (tool := tool_of_program(word))][:1]
 
 
-def _with_rows(lines: str) -> list[str]:
-    """The parsers whose rows stand in a text."""
-    return [tool for tool, rows in _patterns("ROWS").items() if rows.search(lines)]
-
-
 def _tools_of_error(text: str) -> list[str]:
     """The parser of the first program that writes its name before a line, as programs do with errors, in a
     text that tells nothing else."""
-    if _with_rows(text) or _ENDING.search(text) or _NO_COMMAND.search(text):
+    if excerpt_of(text) or _ENDING.search(text) or _NO_COMMAND.search(text):
         return []
     names = re.findall(r"^(?:[Uu]sage: (?=\S+ )|(?=\S+: ))([\w./-]{1,99})", text, re.MULTILINE)
     return [tool for name in names if (tool := tool_of_program(name))][:1]

@@ -78,7 +78,7 @@ class _Job:
 PROGRAMS: Final = r"fio\.py"
 MARKS: Final = (
     r'[ \t]*"fio version" ?:|\{ *"fio version"|# NPC fio(?: unavailable)?: |fio-[0-9]+\.[0-9]'
-    r"|[^\n:]+: \(groupid=[0-9]+, jobs=[0-9]+\): err="
+    r"|2(?:;[^;\n]*){3};[0-9.]+;|[345];fio-[0-9]|[^\n:]+: \(groupid=[0-9]+, jobs=[0-9]+\): err="
 )
 ROWS: Final = r" *(?:READ|WRITE|TRIM|read|write|trim) *: (?:IOPS=|bw=|io=)| *clat percentiles \("
 

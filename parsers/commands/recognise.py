@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from npc import parsers
 from npc.parsers.text.lines import complete_lines
+from npc.parsers.text.pasted import texts_of
 from npc.records.reading import plain
 from npc.registration import extensions
 
@@ -66,7 +67,7 @@ def parts_of(text: str, argv: Sequence[str] = ()) -> list[ToolText]:
     own = _lines(own)
     begins = list(_begins(own))
     tools = list(dict.fromkeys(tool for _, tool in begins))
-    if len(tools) <= 1:
+    if len(tools) <= 1 or len(texts_of(text)) > 1:  # the parsers part the labels of ranks
         tools = tools or _tools_of_command(argv) or _tools_of_error(own)
         return [ToolText(tool, text, argv) for tool in tools]
     if not text.endswith("\n"):  # half of a number is no number
@@ -121,7 +122,7 @@ def _first_line(pattern: re.Pattern[str], lines: str) -> str:
 
 def _lines(text: str) -> str:
     """The lines of a text, also the last one, whose end may be missing."""
-    return complete_lines(text + "\n")
+    return complete_lines("\n".join(texts_of(text).values()) + "\n")
 
 
 def _begins(text: str) -> Iterator[tuple[int, str]]:

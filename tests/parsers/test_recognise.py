@@ -125,6 +125,13 @@ def test_of_several_tools_each_row_names_its_own_and_a_name_takes_one(tmp_path: 
     assert run("imb", job, "--format", "csv").stdout == alone
 
 
+@pytest.mark.parametrize("before", ["> ", "    ", "0: ", "n01: ", "2026-11-02T10:10:10Z "])
+def test_what_people_and_launchers_put_before_lines_hides_no_tool(before: str) -> None:
+    for tool, path in RICHEST.items():
+        decorated = "".join(before + line for line in own_text(path).splitlines(keepends=True))
+        assert read_without_name(decorated) == {tool: parsers.parse(tool, decorated)}, tool
+
+
 def test_a_half_number_at_the_end_of_several_tools_is_none(tmp_path: Path) -> None:
     stream, osu = own_text(RICHEST["stream"]), own_text(RICHEST["osu"]).rstrip("\n")
     readings = [reading for part in parts_of(stream + osu) for reading in parsers.parse(*part)]
@@ -256,7 +263,8 @@ def test_an_excerpt_says_whose_it_is_and_that_its_heading_is_missing(tool: str) 
     text = EXCERPTS[tool]
     for name in ([], [tool]):
         words = complaint(*name, "-", stdin=text)
-        assert re.search(rf"looks like {tool}('s \w+)?, but its heading is missing: ", words), words
+        looks = rf"looks like {tool}('s \w+)?, but it(s heading is missing| is cut off): "
+        assert re.search(looks, words), words
     other = complaint("qperf", "-", stdin=text)
     assert other.startswith(f"standard input: looks like {tool}, not qperf, but its heading is missing: ")
 

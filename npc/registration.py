@@ -1,10 +1,11 @@
 """Finds extensions by their registration: the core's own, those of program analysis, a site's, in one way.
 
 Each kind of extension is a group of entry points: ``npc.commands``, ``npc.sections`` (of the page),
-``npc.advice`` (rules), ``npc.checks`` (preflight), ``npc.parsers``, ``npc.observations`` (parts of what
-`npc observe` keeps), ``npc.limits`` (what a program's own code allows it). An entry names a module; one that
-names a package stands for each module in it, under the module's own name. So what is added to a package of
-NPC's needs no entry, and a folder of NPC's can be taken away: entries of its modules are then passed over.
+``npc.advice`` (rules), ``npc.trials`` (of their hints), ``npc.checks`` (preflight), ``npc.parsers``,
+``npc.observations`` (parts of what `npc observe` keeps), ``npc.limits`` (what a program's own code allows
+it). An entry names a module; one that names a package stands for each module in it, under the module's own
+name. So what is added to a package of NPC's needs no entry, and a folder of NPC's can be taken away: entries
+of its modules are then passed over.
 What a site has registered and cannot be loaded is reported, with the reason; `unloadable` lists it for all
 groups.
 """

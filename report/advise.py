@@ -3,26 +3,36 @@ nominal limits a machine reaches."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from npc.commands.parameters import PathParameter, RunParameter
+from npc.commands.parameters import RunParameter
 from npc.document import plain
+from npc.report.trials import trial_modules
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npc.records.launch import Launch
     from npc.report.advice import Advice
-    from npc.report.advice.rule import AdviceRule, Hint, TrialChange
     from npc.report.runs import Run
 
 SCHEMA: Final = 1
 
 
-@click.command(short_help="What holds this machine back, and what a change would bring.")
+class AdviseCommand(click.Command):
+    """A command with the options of what tries hints."""
+
+    def __init__(self, *args: Any, **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        for module in trial_modules():
+            self.params.extend(module.OPTIONS)
+            self.help = f"{inspect.cleandoc(self.help or '')}\n\n{module.HELP}"
+
+
+@click.command(cls=AdviseCommand, short_help="What holds this machine back, and what a change would bring.")
 @click.argument("runs", type=RunParameter(), nargs=-1, metavar="RUN...")
 @click.option(
     "--platform",
@@ -35,37 +45,13 @@ SCHEMA: Final = 1
     help="Print instead how much of its nominal limits the machine reaches.",
 )  # fmt: skip
 @click.option("--rules", "list_rules", is_flag=True, help="List the rules with their sources.")
-@click.option(
-    "--try", "hint_name", default="", metavar="HINT",
-    help="Try a hint, by its rule or its number: launches with and without the change in turns.",
-)  # fmt: skip
-@click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE",
-    help="With --try: the variable to try, in place of the hint's own change; may be repeated.",
-)  # fmt: skip
-@click.option(
-    "--replace", "replaced", nargs=2, multiple=True, metavar="OLD NEW",
-    help="With --try: the same with words of the command line: '-n 2' '-n 2 --bind-to core'.",
-)  # fmt: skip
-@click.option(
-    "--launches", default=8, show_default=True, type=click.IntRange(4, 1000),
-    help="With --try: how many without the change, and how many with it.",
-)  # fmt: skip
-@click.option(
-    "--output", type=PathParameter(file_okay=False),
-    help="With --try: folder for what is measured (default: tried/ and the rule's name).",
-)  # fmt: skip
 def advise(
     runs: tuple[Path, ...],
     platform: str,
     as_json: bool,
     score: bool,
     list_rules: bool,
-    hint_name: str,
-    settings: tuple[str, ...],
-    replaced: tuple[tuple[str, str], ...],
-    launches: int,
-    output: Path | None,
+    **of_trials: Any,
 ) -> None:
     """What holds the machine of RUN... back: run folders, folders of runs (the newest), or records.csv files.
 
@@ -73,21 +59,15 @@ def advise(
     pairs of nodes that npb measured are named. Every hint has its evidence in the records or in
     environment.json, and says what it would bring at most.
 
-    With --try the launch that a hint rests on is repeated with and without the change, in turns, and the
-    ratio printed with its 95 % interval. Nothing is changed for good: the change is a part of the command.
-
-    Exit codes: 0, also where nothing is found; 1 no record is usable, so nothing could be judged, or the hint
-    cannot be tried here, or (--score) no part has both a measurement and a nominal limit; 2 usage; 6 some
-    launches of --try failed; 128+N stopped by signal N, what was measured is kept.
+    Exit codes: 0, also where nothing is found; 1 no record is usable, so nothing could be judged, or
+    (--score) no part has both a measurement and a nominal limit; 2 usage.
     """
     import csv
     import json
-    import re
 
     from npc.columns import sentences
     from npc.report.advice import advise as judge
     from npc.report.advice import all_rules, gather
-    from npc.report.advice.rule import TrialChange
 
     if list_rules:
         for rule in all_rules():
@@ -95,14 +75,9 @@ def advise(
         return
     if not runs:
         raise click.UsageError("name a run's folder or a records.csv")
-    for word in settings:
-        if not hint_name or not re.fullmatch(r"[A-Za-z_]\w*=.*", word, re.DOTALL):
-            why = "expected NAME=VALUE" if hint_name else "it goes with --try"
-            raise click.UsageError(f"--set {word!r}: {why}")
-    if score and hint_name:
-        raise click.UsageError("--score and --try exclude each other")
-    if replaced and not hint_name:
-        raise click.UsageError("--replace goes with --try")
+    trials = [module for module in trial_modules() if module.is_asked(of_trials)]
+    if score and trials:
+        raise click.UsageError(f"--score and {trials[0].OPTIONS[0].opts[0]} exclude each other")
     try:
         run = gather(runs, platform)
     except (OSError, ValueError, csv.Error) as error:
@@ -111,9 +86,8 @@ def advise(
         _score(run, as_json)
         return
     advice = judge(run, platform)
-    if hint_name:
-        own = TrialChange(set=dict(word.split("=", 1) for word in settings), replace=replaced)
-        _try(run, advice, hint_name, own if settings or replaced else None, launches, output, as_json)
+    for module in trials:
+        module.try_hint(run, advice, of_trials, as_json)
         return
     click.echo(json.dumps(_document(run, advice), indent=1) if as_json else sentences(_text(run, advice)))
     if not run.usable:
@@ -134,65 +108,6 @@ def _score(run: Run, as_json: bool) -> None:
         click.echo(sentences(format_scores(run, scores)))
     if scores.whole is None:
         sys.exit(1)
-
-
-def _try(
-    run: Run,
-    advice: Advice,
-    name: str,
-    own: TrialChange | None,
-    launches: int,
-    output: Path | None,
-    as_json: bool,
-) -> None:
-    """Try a hint, and end with the exit code of that."""
-    import json
-    import signal
-    import time
-    from pathlib import Path
-
-    from npc import status_line
-    from npc.files import cannot_write, write_whole
-    from npc.jobs.stop import Stop
-    from npc.report import tried
-    from npc.report.advice import trying
-
-    try:
-        experiment = trying.design(run, *trying.choose(advice, name), own, launches)
-    except LookupError as error:
-        raise click.UsageError(f"--try {name}: {error.args[0]}") from None
-    except trying.CannotTry as error:
-        raise click.ClickException(str(error)) from None
-    folder = output or Path("tried") / f"{experiment.rule.name}-{time.strftime('%Y%m%dT%H%M%S')}"
-    click.echo(tried.announced(experiment, folder), err=as_json)
-    made = 0
-
-    def tell(_: Launch) -> None:
-        nonlocal made
-        made += 1
-        status_line.show(f"{made} of {2 * launches} launches")
-
-    try:
-        with Stop().listening() as stop:
-            records = trying.measure(experiment, folder, time.time_ns() % 2**32, tell, stop)
-            status_line.show("")
-            result = trying.compared(records, folder)
-            document = json.dumps(tried.document(experiment, folder, result), indent=1)
-            write_whole(folder / tried.TRIED_FILE, document + "\n")
-    except FileExistsError:
-        raise click.UsageError(f"{folder} holds launches already: name another --output") from None
-    except OSError as error:
-        raise click.ClickException(cannot_write(folder, error)) from None
-    click.echo(document if as_json else tried.text(experiment, folder, records, result))
-    if sentence := tried.keep(experiment, folder, result):
-        click.echo(sentence, err=as_json)
-    if stop.number is not None:
-        sentence = f"stopped by {signal.Signals(stop.number).name} after {made} of {2 * launches} launches"
-        click.echo(f"npc advise: {sentence}: what was measured is kept in {folder}", err=True)
-        sys.exit(128 + stop.number)
-    failed = sum(not record.ok for record in records)
-    if failed or not records:
-        sys.exit(6 if failed < len(records) else 1)
 
 
 def _document(run: Run, advice: Advice) -> dict[str, Any]:
@@ -229,7 +144,7 @@ def _text(run: Run, advice: Advice) -> str:
             f"   do:     {hint.do}",
             f"   brings: {hint.brings}",
             f"   source: {rule.source}",
-            f"   try:    {_how_to_try(hint, rule, number, run, advice)}",
+            *(f"   try:    {module.how_to_try(run, advice, number - 1)}" for module in trial_modules()),
         ]
         if hint.raw:
             files = ", ".join(shown(run.folder / raw) for raw in hint.raw[:3])
@@ -248,16 +163,3 @@ def _text(run: Run, advice: Advice) -> str:
         lacking = "\n".join(f"  {name}: {what}" for name, what in advice.lacking.items())
         parts.append(f"Not judged, for lack of evidence:\n{lacking}")
     return "\n\n".join(parts)
-
-
-def _how_to_try(hint: Hint, rule: AdviceRule, number: int, run: Run, advice: Advice) -> str:
-    """The command that tries a hint, or why there is none."""
-    import shlex
-
-    from npc.places import shown
-
-    if isinstance(hint.trial, str):
-        return f"not by npc: {hint.trial}"
-    alone = sum(other.name == rule.name for other, _ in advice.hints) == 1
-    folders = shlex.join(shown(part.folder) for part in (run, *run.guests))
-    return f"npc advise {folders} --try {rule.name if alone else number}"

@@ -50,8 +50,8 @@ def report(
     """One page about RUN…: verdicts, pictures, models, nights, what failed; every number with its raw file.
 
     RUN is a run's folder (of a folder of runs, its newest), a records.csv, or a folder that npb wrote.
-    Several are shown beside each other, and what npc advise --try measured with its hint. The page is one
-    file that fetches nothing, for a browser without a network.
+    Several are shown beside each other. The page is one file that fetches nothing, for a browser without a
+    network.
 
     Exit codes: 0; 1 if nothing in it was measured (the page says why); 2 for bad arguments, files that
     cannot be read, or a page that cannot be written.
@@ -64,14 +64,14 @@ def report(
     from npc.report.joined_runs import under_ceilings
     from npc.report.page import build, render
     from npc.report.runs import Report, read_runs
-    from npc.report.tried import TRIED_FILE
+    from npc.report.trials import trial_modules
 
     if not runs and not history:
         raise click.UsageError("name a run (runs/000003), a records.csv, or --history FOLDER")
     path = output or picture_folder(runs) / PAGE
     try:
         named = read_runs(runs)
-        trials = [run for run in named if (run.folder / TRIED_FILE).exists()]
+        trials = [run for run in named if any(module.is_trial(run) for module in trial_modules())]
         shown_runs = under_ceilings([run for run in named if run not in trials] or named)
         fabric = load(topology) if topology else None
         if str(history) == _USUAL:

@@ -276,7 +276,7 @@ class Report:
     history: HistoryView | None = None
     #: Racks and switches, where a file names them.
     topology: Topology | None = None
-    #: What ``npc advise --try`` measured.
+    #: What was measured to try hints (`npc.report.trials`).
     trials: Sequence[Run] = ()
     #: Ids of charts, so that no two are alike.
     charts: int = field(default=0)

@@ -205,7 +205,7 @@ def test_what_is_registered_is_there(kind: str) -> None:
     assert len(module_names(kind)) > 2
 
 
-@pytest.mark.parametrize("kind", ["observations", "observers", "limits"])
+@pytest.mark.parametrize("kind", ["observations", "observers", "limits", "trials"])
 def test_what_parts_have_registered_is_there(kind: str) -> None:
     """The core has none of its own."""
     assert set(module_names(kind).values()) <= set(PATHS)

@@ -28,7 +28,7 @@ NO_FUNCTION: Final = re.compile(r"_?(be_\w+|asked|found|had|kept|said|seen|told)
 #: Names that hold anything.
 EMPTY: Final = frozenset({"asked", "each", "found", "kept", "said", "seen", "told"})
 #: Keys of documents, which are fields: they change only with their schema. How many of a folder.
-STILL: Final[dict[str, int]] = {"observe/mpi": 4, "report": 2, "report/advice": 2}
+STILL: Final[dict[str, int]] = {"observe/mpi": 4, "report/advice": 2}
 
 
 def sources(folder: str) -> Iterator[tuple[Path, ast.Module]]:

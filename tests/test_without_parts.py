@@ -21,8 +21,10 @@ from tests.made.profiles import Job
 from tests.made.run_folder import everything, make_run
 from tests.paths import ROOT
 
-#: What a folder adds: its command, and the title of its section.
-TRACES = {"study": (("program", "study"), "Studies")}
+#: What a folder adds: its command, the titles of its sections, its options of `npc advise`.
+TRACES = {
+    "study": (("program", "study"), ("Studies", "Tried hints"), ("--try", "--set", "--replace", "--launches"))
+}
 #: The options that a folder adds to `npc observe`, and its key in ``observed.json``.
 OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "mpi": ("profile", ("--profile", "--mpit", "--sde", "--snapshots")),
@@ -32,7 +34,7 @@ OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "study": ("", ()),
 }
 #: The sections of all folders.
-TITLES: Final = ("Inside MPI", "Memory", "Hotspots", "On the node", "Studies")
+TITLES: Final = ("Inside MPI", "Memory", "Hotspots", "On the node", "Studies", "Tried hints")
 #: Of their figures, in the style and the script of a page.
 DRAWN: Final = re.compile(r"flame|\.pixels|\.casing")
 #: Tools that only they start.
@@ -57,18 +59,27 @@ def copy_of(folder: Path, *names: str) -> Path:
 @pytest.mark.parametrize("part", TRACES)
 def test_nothing_is_left_of_a_part_that_was_taken_away(part: str, tmp_path: Path) -> None:
     checkout = copy_of(tmp_path / "checkout", *COPIED)
-    (group, command), title = TRACES[part]
-    make_run(tmp_path / "run", everything()[:40])
+    (group, command), titles, options = TRACES[part]
+    make_run(tmp_path / "run", everything())
     page = ("report", tmp_path / "run", "--output", tmp_path / "page.html", "--json")
     before, reported = shown(checkout, group, "--help"), shown(checkout, *page)
-    assert f"  {command} " in before.stdout and title in json.loads(reported.stdout)["absent"]
+    assert f"  {command} " in before.stdout and {*titles} <= json.loads(reported.stdout)["absent"].keys()
+    advice = shown(checkout, "advise", "--help").stdout
+    assert all(f"  {option} " in advice for option in options)
 
     shutil.rmtree(checkout / "observe" / part)
     after, reported = shown(checkout, group, "--help"), shown(checkout, *page)
     assert after.returncode == 0 and f"  {command} " not in after.stdout
     assert f"No such command '{command}'" in shown(checkout, group, command).stderr
-    assert reported.returncode == 0 and title not in reported.stdout + (tmp_path / "page.html").read_text()
-    assert "cannot be loaded" not in after.stdout + reported.stdout
+    page_text = reported.stdout + (tmp_path / "page.html").read_text()
+    assert reported.returncode == 0 and not [title for title in titles if title in page_text]
+    advice = shown(checkout, "advise", "--help").stdout
+    assert "  --score " in advice and not [option for option in options if option in advice]
+    refused = shown(checkout, "advise", tmp_path / "run", options[0], "1")
+    assert refused.returncode == 2 and "No such option" in refused.stderr
+    listed = shown(checkout, "advise", tmp_path / "run").stdout
+    assert "   seen: " in listed and "   try: " not in listed
+    assert "cannot be loaded" not in after.stdout + reported.stdout + advice + listed
 
 
 def options_of_observe(checkout: Path) -> list[str]:

@@ -17,41 +17,25 @@
     by = "npc program study"                           # of npc advise --try also its rule
     run = "/home/me/study-himeno"
 
-``npc program study`` and ``npc advise --try`` write it where the interval shows that it helps; ``npc plan``
-and ``npc advise`` read it. A newer finding about the same program, nodes, ranks and kind of setting takes the
-place of an older one that npc wrote; all else in the file stays as it is, comments too. Tables that somebody
-wrote by hand need program and setting alone, and npc never changes them.
+``npc plan`` and ``npc advise`` read it. Tables that somebody wrote by hand need program and setting alone.
+What finds the best settings writes them here, too (``by`` begins with ``npc``).
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from npc import locks
-from npc.files import InvalidFile, parse_toml, read_text, valid, write_whole
+from npc.files import parse_toml, read_text, valid
 from npc.machine.fabric import short_name
 from npc.machine.platform import PLATFORMS, find_platform
 from npc.places import home, workplace
 from npc.records.units import plural
 
 PROGRAMS_FILE: Final = "programs.toml"
-#: What `BestSetting.by` begins with in what npc wrote.
-_OURS: Final = "npc "
-_HEAD: Final = """\
-# What was found best for programs on this platform (npc/machine/programs.py explains every key). npc program
-# study and npc advise --try add to it and renew what they wrote; your own lines stay as they are.
-"""
-_LOCK: Final = ".programs.lock"
-_PATIENCE_S: Final = 10.0
-_TABLE: Final = "[[setting]]"
-#: A line that begins a table.
-_BEGINS: Final = re.compile(r"\s*\[")
 
 
 class BestSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,11 +61,6 @@ class BestSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     run: str = ""
 
     @property
-    def subject(self) -> tuple[str, int, int, str, tuple[str, ...]]:
-        """What it is about: of two with the same one, the newer one counts."""
-        return self.program, self.nodes, self.ranks, self.rule, tuple(sorted(self.variables))
-
-    @property
     def words(self) -> str:
         """The setting, what it brought, and where that is from."""
         counts = [(self.ranks, "rank"), (self.nodes, "node")]
@@ -94,8 +73,8 @@ class BestSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return f"{of}: {self.setting}{brought} ({origin})"
 
 
-class _ProgramsFile(msgspec.Struct):
-    """Other tables of the file are somebody's own."""
+class ProgramsFile(msgspec.Struct):
+    """What the file holds; other tables of it are somebody's own."""
 
     setting: tuple[BestSetting, ...] = ()
 
@@ -110,16 +89,17 @@ def read_programs(folder: Path) -> tuple[BestSetting, ...]:
         text = read_text(path, "replace")
     except FileNotFoundError:
         return ()
-    return _decode(path, text)
+    with valid(path):
+        return parse_toml(text, ProgramsFile).setting
 
 
 def remembered(platform: str) -> tuple[BestSetting, ...]:
     """What a platform remembers, by its name or its folder's path; of ``localhost``, which any machine is,
     what was found on this one. Raises OSError, `npc.files.InvalidFile`."""
-    folder = _folder(platform)
+    folder = folder_of(platform)
     if folder is None:
         return ()
-    own = _own(folder)
+    own = own_folder(folder)
     settings = (*(read_programs(folder) if own != folder else ()), *read_programs(own))
     if folder.name != "localhost":
         return settings
@@ -129,24 +109,7 @@ def remembered(platform: str) -> tuple[BestSetting, ...]:
     )
 
 
-def keep(platform: str, setting: BestSetting, instead: Path) -> str:
-    """Remember a finding in the folder of a platform (its name or its folder's path), or where that cannot be
-    written in the folder `instead`; a sentence that says where. Raises OSError where neither can be."""
-    folder = _folder(platform)
-    try:
-        if folder is None:
-            raise OSError(f"there is no platform {platform} here")
-        own = _own(folder)
-        own.mkdir(parents=True, exist_ok=True)
-        remember(own, setting)
-        return f"Remembered: {setting.words}, in {own / PROGRAMS_FILE}."
-    except (OSError, locks.LockHeld, InvalidFile) as error:
-        why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-    remember(instead, setting)
-    return f"Remembered in {instead / PROGRAMS_FILE}, not for the platform ({why}): {setting.words}."
-
-
-def _folder(platform: str) -> Path | None:
+def folder_of(platform: str) -> Path | None:
     """A platform's folder; one that is named by its path needs no nominal limits."""
     if "/" in platform and Path(platform).is_dir():
         return Path(platform)
@@ -154,70 +117,8 @@ def _folder(platform: str) -> Path | None:
     return file.parent if file else None
 
 
-def _own(folder: Path) -> Path:
+def own_folder(folder: Path) -> Path:
     """Where a platform's programs are remembered: in its folder; for one that came with an NPC whose
     workplace is elsewhere, in the workplace's."""
     came_with_it = workplace() != home() and home() in folder.parents
     return workplace() / PLATFORMS / folder.name if came_with_it else folder
-
-
-def remember(folder: Path, setting: BestSetting) -> None:
-    """Write a finding into a platform's folder, in place of npc's own older one.
-
-    Raises OSError where the folder cannot be written, `npc.locks.LockHeld`, and `npc.files.InvalidFile` for a
-    file that is none; then it stays as it was.
-    """
-    path = folder / PROGRAMS_FILE
-    with locks.only_one(folder / _LOCK, wait_s=_PATIENCE_S):
-        try:
-            before = read_text(path)
-        except FileNotFoundError:
-            before = _HEAD
-        _decode(path, before)
-        others = "".join(_without(before, setting)).rstrip("\n")
-        text = f"{others}\n\n{_block(setting)}"
-        _decode(path, text)
-        write_whole(path, text)
-
-
-def _decode(path: Path, text: str) -> tuple[BestSetting, ...]:
-    with valid(path):
-        return parse_toml(text, _ProgramsFile).setting
-
-
-def _without(text: str, setting: BestSetting) -> Iterator[str]:
-    """The lines but for npc's own keys about the same subject. Comments among them stay."""
-    table: list[str] = []
-    for line in [*text.splitlines(keepends=True), ""]:
-        if _BEGINS.match(line) or not line:
-            older = _is_older(table, setting)
-            yield from (row for row in table if not older or row.lstrip().startswith("#"))
-            table = []
-        table.append(line)
-
-
-def _is_older(table: Sequence[str], setting: BestSetting) -> bool:
-    if not table or table[0].strip() != _TABLE:
-        return False
-    try:
-        (known,) = parse_toml("".join(table), _ProgramsFile).setting
-    except ValueError:  # an array over several lines: NPC writes none
-        return False
-    return known.by.startswith(_OURS) and known.subject == setting.subject
-
-
-def _block(setting: BestSetting) -> str:
-    """A table of the file, without what is not known."""
-    lines = [_TABLE]
-    for name, value in msgspec.structs.asdict(setting).items():
-        if isinstance(value, dict) and value:
-            inside = ", ".join(f"{_text(key)} = {_text(text)}" for key, text in value.items())
-            lines.append(f"{name} = {{ {inside} }}")
-        elif value:
-            lines.append(f"{name} = {_text(value)}")
-    return "\n".join(lines) + "\n"
-
-
-def _text(value: object) -> str:
-    """Texts, numbers and arrays of TOML are as JSON has them."""
-    return msgspec.json.encode(value).decode()

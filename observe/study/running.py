@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -23,15 +22,15 @@ from npc.jobs.progress import Display
 from npc.jobs.stop import Stop
 from npc.jobs.suite import environment_from_here, environment_of_settings, platform_files
 from npc.jobs.workpackages import NoRun, read_workpackages
+from npc.machine.platform import InvalidPlatform
 from npc.observe.study.judgement import judged
 from npc.observe.study.launches import CASES, RUNS, missing_of, runs_of, unknown_of, write_cases
 from npc.observe.study.records import Study, read_study, write_study
 from npc.observe.study.starters import PLATFORMS, StudyPlace, ask_platform
-from npc.places import workplace
-from npc.python import python
+from npc.parsers.run.collect import collect_run, save_environment
 from npc.records.launch import ENVIRONMENT
 from npc.records.record import Record, save_csv
-from npc.records.run import RECORDS, read_run
+from npc.records.run import RECORDS
 
 #: In a study's folder: held by who runs it.
 LOCK: Final = ".study.lock"
@@ -141,11 +140,12 @@ def _collect(place: StudyPlace) -> None:
     """The records of all JUBE runs together, each with its raw file as seen from the study's folder."""
     records: list[Record] = []
     for run in sorted((place.folder / RUNS).glob("[0-9]" * 6)):
-        words = python("-m", "npc", "records", "collect", run)
-        subprocess.run(words, cwd=workplace(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        if (run / RECORDS).exists():
+        with suppress(NoRun, InvalidPlatform):  # JUBE was killed before it had begun
+            of_run = collect_run(run)
+            save_csv(of_run, run / RECORDS)
+            save_environment(run)
             prefix = run.relative_to(place.folder).as_posix()
-            records += [replace(record, raw=f"{prefix}/{record.raw}") for record in read_run(run)]
+            records += [replace(record, raw=f"{prefix}/{record.raw}") for record in of_run]
         if (run / ENVIRONMENT).exists() and not (place.folder / ENVIRONMENT).exists():
             copy(run / ENVIRONMENT, place.folder / ENVIRONMENT)
     if records:

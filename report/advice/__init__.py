@@ -49,8 +49,9 @@ def all_rules() -> list[AdviceRule]:
 
 
 def _rules_and_problems() -> tuple[list[AdviceRule], dict[str, str]]:
-    """All rules, and the modules of rules that cannot be loaded, with the reason."""
-    problems = {name: problem for name, _, problem in extensions("advice") if problem}
+    """All rules, and the modules of rules and of trials that cannot be loaded, with the reason."""
+    modules = (*extensions("advice"), *extensions("trials"))
+    problems = {name: problem for name, _, problem in modules if problem}
     return sorted(RULES.values(), key=lambda rule: rule.name), problems
 
 

@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from npc.page.blocks import (
-    Block,
-    Cell,
-    Column,
-    Table,
-    Text,
-)
+from npc.page.blocks import Block, Cell, Column, Table, Text
 from npc.records.units import plural
 from npc.report.advice import Advice, advise, conclusion
 from npc.report.advice.rule import AdviceRule, Hint
-from npc.report.compare.compared_series import ComparedSeries
 from npc.report.runs import Report, Run
 from npc.report.score import Score, Scores, measured, score
-from npc.report.sections import runs_of
-from npc.report.tried import HEADER, TRIED_FILE, TriedHints, read_tried, row
+from npc.report.sections import present, runs_of
+from npc.report.trials import trial_modules
 from npc.roofline.result import Ceiling
 
 TITLE = "Advice and score"
 PLACE = 20
-_KINDS = {"worse": "bad", "better": "good"}
 
 
 def build(report: Report) -> Iterator[Block]:
-    """Run by run the hints with their evidence, what was tried of them, and the score with its parts."""
-    runs = runs_of(report)
-    trials = [(run, tried) for run in report.trials if (tried := read_tried(run))]
-    alone = {run.number for run in runs} & {run.number for run, _ in trials}
-    for run in runs:
-        if run.number not in alone:
-            yield from _hints(run, advise(run), [tried for _, tried in trials], report.label(run))
-    for run, tried in trials:
-        yield from _tried(report, run, tried)
-    for run in runs:
-        if run.number not in alone:
-            yield from _scores(run, report.label(run))
+    """Run by run the hints with their evidence, and the score with its parts."""
+    return present(
+        _of_runs(report), "what is named was measured to try hints, and is advised on with its run"
+    )
 
 
-def _hints(run: Run, advice: Advice, trials: Sequence[TriedHints], where: str) -> Iterator[Block]:
+def _of_runs(report: Report) -> Iterator[Block]:
+    runs = [run for run in runs_of(report) if run not in report.trials]
+    answers: dict[tuple[str, str], str] = {}
+    for module in trial_modules():
+        answers |= module.answers(report.trials)
+    for run in runs:
+        yield from _hints(run, advise(run), answers, report.label(run))
+    for run in runs:
+        yield from _scores(run, report.label(run))
+
+
+def _hints(run: Run, advice: Advice, answers: Mapping[tuple[str, str], str], where: str) -> Iterator[Block]:
+    """answers: (rule, what was seen) → what came of trying a hint."""
     records = {record.raw: run.idents[id(record)] for record in reversed(run.records)}
 
     def measured_by(hint: Hint) -> list[str]:
@@ -50,12 +46,8 @@ def _hints(run: Run, advice: Advice, trials: Sequence[TriedHints], where: str) -
 
     def brings(row: tuple[AdviceRule, Hint]) -> Cell:
         rule, hint = row
-        answers = (
-            f"; tried ({tried.change}): {tried.answer.word}"
-            for tried in trials
-            if (tried.rule, tried.seen) == (rule.name, hint.seen)
-        )
-        return Cell("".join([hint.brings, *answers]), sort=hint.gain or 0.0)
+        words = filter(None, (hint.brings, answers.get((rule.name, hint.seen))))
+        return Cell("; ".join(words), sort=hint.gain or 0.0)
 
     columns: list[Column[tuple[AdviceRule, Hint]]] = [
         Column("hint", lambda row: Cell(row[0].title, measured_by(row[1]))),
@@ -82,29 +74,6 @@ def _hints(run: Run, advice: Advice, trials: Sequence[TriedHints], where: str) -
         ]
         title = f"Not judged, for lack of evidence{where}"
         yield Table.of(title, advice.lacking.items(), missing, folded=True)
-
-
-def _tried(report: Report, run: Run, tried: TriedHints) -> Iterator[Block]:
-    """What a change brought that was tried: where the hint is about it, and elsewhere."""
-    name, columns = f"Tried, rule {tried.rule}: {tried.change}", (*HEADER[:-1], "answer")
-    href = report.href(run, TRIED_FILE)
-    about, elsewhere = (
-        tuple(_of_trial(series, href) for series in compared)
-        for compared in (tried.answer.about, tried.answer.elsewhere)
-    )
-    yield Table(name, columns, about, note=" ".join(tried.lines))
-    if elsewhere:
-        yield Table(f"{name}: what the hint is not about", columns, elsewhere, folded=True)
-
-
-def _of_trial(series: ComparedSeries, href: str) -> tuple[Cell, ...]:
-    test, *numbers, answer = row(series)
-    kind = _KINDS.get(series.verdict, "")
-    return (
-        Cell(test, href=href),
-        *(Cell(number, kind="number") for number in numbers),
-        Cell(answer, kind=kind),
-    )
 
 
 def _scores(run: Run, where: str) -> Iterator[Block]:

@@ -18,7 +18,6 @@ from npc import catalogue
 from npc.catalogue.row import JOB_S
 from npc.cli import entry_points
 from npc.jobs.suite import settings
-from npc.machine.programs import BestSetting, remember
 from npc.records.run import read_run
 from npc.report.compare.difference import ENOUGH_RUNS
 from npc.report.plan.command import QUESTIONS, _machine
@@ -328,10 +327,8 @@ def test_a_plan_says_what_the_platform_remembers(tmp_path: Path, monkeypatch: py
     (folder / "platform.toml").touch()
     monkeypatch.chdir(tmp_path)
     assert "Remembered" not in npc("slow", "--time", "30m").stdout
-    known = BestSetting(
-        program="himeno", setting="binding core", by="npc program study", run="/home/me/study"
-    )
-    remember(folder, known)
+    known = 'program = "himeno"\nsetting = "binding core"\nby = "npc program study"\nrun = "/home/me/study"\n'
+    (folder / "programs.toml").write_text(f"[[setting]]\n{known}")
     shown = npc("slow", "--time", "30m").stdout
     assert (
         "\n\nRemembered of this platform:\n  himeno: binding core (npc program study, /home/me/study)\n"

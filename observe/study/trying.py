@@ -24,11 +24,12 @@ from npc.jobs.sample import Case, job_hosts, sample_all, turns
 from npc.jobs.stop import Stop
 from npc.launcher import MPI_STARTERS
 from npc.machine.fabric import short_name
+from npc.parsers.run.collect import collect_run
 from npc.places import shown
 from npc.python import python
 from npc.records.launch import ENVIRONMENT, Launch, LaunchLog, batch_job, command_of, read_launches
-from npc.records.record import Record
-from npc.records.run import RECORDS, read_run
+from npc.records.record import Record, save_csv
+from npc.records.run import RECORDS
 from npc.records.series import identity
 from npc.records.units import METRICS, plural
 from npc.report.advice import Advice
@@ -284,13 +285,15 @@ def _replaced(words: list[str], old: Sequence[str], new: Sequence[str]) -> list[
 def measure(
     experiment: Experiment, folder: Path, seed: int, tell: Callable[[Launch], None], stop: Stop
 ) -> list[Record]:
-    """Launch all, or those before a stop, into `folder`; the records of what was made.
+    """Launch all, or those before a stop, into `folder`; the records of that.
 
-    Raises OSError, and FileExistsError where launches lie there. Without records it returns none.
+    Raises OSError, and FileExistsError where launches lie there.
     """
     log = LaunchLog(folder, experiment.tool, 2 * experiment.runs, seed)
     try:
-        _npc("doctor", "--environment", "--output", str(folder / ENVIRONMENT))
+        words = ("doctor", "--environment", "--output", str(folder / ENVIRONMENT))
+        # in a session of its own: a Ctrl-C is for those who launch
+        subprocess.run(python("-m", "npc", *words), stdout=subprocess.PIPE, start_new_session=True)
         cases = [
             Case(
                 experiment.launch.case,
@@ -307,13 +310,9 @@ def measure(
         sample_all(["{command}"], launches, log, experiment.timeout_s, None, tell, stop)
     finally:
         log.close()
-    _npc("records", "collect", str(folder), "--platform", experiment.platform)
-    return read_run(folder) if (folder / RECORDS).exists() else []
-
-
-def _npc(*words: str) -> None:
-    """One of NPC's own commands, in a session of its own: a Ctrl-C is for those who launch."""
-    subprocess.run(python("-m", "npc", *words), stdout=subprocess.PIPE, start_new_session=True)
+    records = collect_run(folder, experiment.platform)
+    save_csv(records, folder / RECORDS)
+    return records
 
 
 def compared(records: Sequence[Record], folder: Path) -> list[ComparedSeries]:

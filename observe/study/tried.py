@@ -13,19 +13,20 @@ from npc.columns import columns
 from npc.document import plain
 from npc.files import parse_json, read_bytes
 from npc.machine.programs import BestSetting
-from npc.machine.programs import keep as remembered_in
+from npc.observe.study import remembering
+from npc.observe.study.trying import Experiment, TrialAnswer, answer, compared, mpi_of, times, word_of
 from npc.places import shown
 from npc.records.environment import read_environment
 from npc.records.launch import ENVIRONMENT, now
 from npc.records.record import Record
 from npc.records.units import format_duration, format_quantity, format_size, plural
 from npc.report.advice.rule import TrialChange
-from npc.report.advice.trying import Experiment, TrialAnswer, answer, compared, mpi_of, times, word_of
 from npc.report.compare.compared_series import ComparedSeries, ComparedSide
 from npc.report.runs import Run
 from npc.validity.disturbance import in_words, remark
 
 SCHEMA: Final = 1
+#: In the folder of what was measured for it.
 TRIED_FILE: Final = "tried.json"
 HEADER: Final = ("test", "size", "without", "with", "with/without", "95 % interval", "n", "")
 
@@ -78,7 +79,7 @@ def keep(experiment: Experiment, folder: Path, pairs: Sequence[ComparedSeries]) 
         return ""
     ends = [1 / end if times(best) != best.ratio else end for end in (best.low, best.high) if end]
     known = len(ends) == 2
-    return remembered_in(
+    return remembering.keep(
         experiment.platform,
         BestSetting(
             program=experiment.program,
@@ -178,7 +179,7 @@ def document(experiment: Experiment, folder: Path, pairs: Sequence[ComparedSerie
 
 
 class _Hint(msgspec.Struct):
-    seen: str
+    evidence: str = msgspec.field(name="seen")
     of: str
     gain: float | None = None
 
@@ -194,10 +195,10 @@ class _Document(msgspec.Struct):
 
 
 class TriedHints(NamedTuple):
-    """What a folder of ``--try`` holds. rule, seen: which hint was tried. lines: the answer in words."""
+    """What a folder of ``--try`` holds. rule, evidence: which hint was tried. lines: the answer in words."""
 
     rule: str
-    seen: str
+    evidence: str
     change: str
     pairs: list[ComparedSeries]
     answer: TrialAnswer
@@ -216,7 +217,7 @@ def read_tried(run: Run) -> TriedHints | None:
     trial_answer = answer(pairs, document.trial)
     return TriedHints(
         document.rule,
-        document.hint.seen,
+        document.hint.evidence,
         document.change,
         pairs,
         trial_answer,

@@ -14,14 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from npc.machine.programs import BestSetting, read_programs, remember
-from npc.records.launch import Launch, LaunchLog, command_of, read_launches
-from npc.records.record import replace, save_csv
-from npc.records.run import read_run
-from npc.records.series import Series
-from npc.report.advice import advise, gather
-from npc.report.advice.rule import TrialChange
-from npc.report.advice.trying import (
+from npc.machine.programs import BestSetting, read_programs
+from npc.observe.study.remembering import remember
+from npc.observe.study.trying import (
     NO_DIFFERENCE,
     NOT_CHANGED,
     TRIED,
@@ -34,6 +29,12 @@ from npc.report.advice.trying import (
     with_change,
     word_of,
 )
+from npc.records.launch import Launch, LaunchLog, command_of, read_launches
+from npc.records.record import replace, save_csv
+from npc.records.run import read_run
+from npc.records.series import Series
+from npc.report.advice import advise, gather
+from npc.report.advice.rule import TrialChange
 from tests.lab import in_process
 from tests.lab.npb_job import MPI_ENVIRONMENT, mpirun
 from tests.made.measured import records

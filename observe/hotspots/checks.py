@@ -51,8 +51,8 @@ def perf_sees_part(environment: Environment, trial: MpiTrial) -> Iterator[str]:
 )
 def no_loop_model(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """No llvm-mca with a model of this processor."""
-    from npc.machine.processor import named
     from npc.observe.hotspots.llvm import NoModel, model_of
+    from npc.observe.hotspots.processor import named
 
     try:
         model_of(named())

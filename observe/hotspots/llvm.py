@@ -72,7 +72,7 @@ class Model(NamedTuple):
 
 
 def model_of(processor: Mapping[str, Any]) -> Model:
-    """The model of a processor (`npc.machine.processor.node_processor`). Raises NoModel."""
+    """The model of a processor (`npc.observe.hotspots.processor.node_processor`). Raises NoModel."""
     core = core_of(processor)
     tool, version = newest_tool()
     if not tool:

@@ -46,7 +46,7 @@ class SampledFunction(NamedTuple):
 
 def with_loop(hotspot: Hotspot, sampled: SampledFunction, processor: Mapping[str, Any]) -> Hotspot:
     """The hotspot with its loop, or with the reason why it has none. processor: the node's
-    (`npc.machine.processor.node_processor`)."""
+    (`npc.observe.hotspots.processor.node_processor`)."""
     try:
         return hotspot._replace(loop=bound(sampled, processor), loop_reason="")
     except (NotRead, NoLoop, NoModel) as reason:

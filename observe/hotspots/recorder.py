@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.machine.command import last_line
-from npc.machine.processor import node_processor
 from npc.observe.hotspots.bounds import EVENTS
 from npc.observe.hotspots.perf import Perf, PerfAccess, find_perf, perf_access
+from npc.observe.hotspots.processor import node_processor
 from npc.observe.hotspots.stack_file import SUFFIX, save, to_document
 from npc.observe.hotspots.stacks import CLOCK, Stacks
 from npc.observe.options import Companion

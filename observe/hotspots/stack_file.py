@@ -3,7 +3,7 @@
 A JSON object: ``status`` (``ok``, or why there are none); ``source``, ``rate`` (1/s), ``samples``, ``lost``,
 ``cut`` (samples of stacks that do not reach the program's start), ``unnamed`` (samples without a symbol),
 ``kernel`` (whether the system could be seen), ``counters`` (why there are none), ``notes``; ``processor``: of
-a node's first rank what `npc.machine.processor` says, else empty;
+a node's first rank what `npc.observe.hotspots.processor` says, else empty;
 ``frames``: [function, path of the module]; ``tree``: [parent, place in frames, samples, own], parents first,
 the first is the root; ``own``: [place in frames, samples at the top of the stack, {``mpi``, ``io``,
 ``network``: of these in MPI, in files, in sockets}, {event: times}]; ``addresses``: of the functions with

@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 import numpy as np
 
+from npc.observe.study.propagation import Input, pooled, trimmed_mean
 from npc.observe.study.records import Condition, ProgramRun, Study
 from npc.statistics.arrays import Floats
-from npc.statistics.propagation import Input, pooled, trimmed_mean
 
 Resource = Literal["cpu", "memory", "mpi", "io"]
 #: The resources, and the key of `ProgramRun.rates` that says what each gave.

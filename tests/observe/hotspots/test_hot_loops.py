@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npc.machine.processor import clock_hz, node_processor
 from npc.observe.elf import ElfFile
 from npc.observe.hotspots.dependencies import Latency, chain, through_memory
 from npc.observe.hotspots.disassembly import Instruction, NotRead, disassemble, read_instructions, read_lines
@@ -25,6 +24,7 @@ from npc.observe.hotspots.loop import SampledFunction, bound, with_loop
 from npc.observe.hotspots.loop_lines import loop_lines
 from npc.observe.hotspots.machine_model import needs_of, read_needs
 from npc.observe.hotspots.paths import Loop, NoLoop, blocks_of, hottest_loop, natural_loops
+from npc.observe.hotspots.processor import clock_hz, node_processor
 from npc.observe.hotspots.records import HOTSPOTS, Hotspot, Hotspots, LoopBound
 from npc.records.observed import read_part
 from tests.paths import ROOT

@@ -7,9 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from npc.statistics.arrays import Floats
-from npc.statistics.distributions import f_upper_tail, student_quantile
-from npc.statistics.propagation import (
+from npc.observe.study.propagation import (
     Input,
     derivatives,
     effective_dof,
@@ -17,6 +15,8 @@ from npc.statistics.propagation import (
     pooled,
     trimmed_mean,
 )
+from npc.statistics.arrays import Floats
+from npc.statistics.distributions import f_upper_tail, student_quantile
 
 
 def test_an_odd_value_of_four_has_no_say() -> None:

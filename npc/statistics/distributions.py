@@ -74,10 +74,3 @@ def normal_score(t: ArrayLike, dof: ArrayLike) -> Floats:
     scale = (8 * dof + 1) / (8 * dof + 3)
     score: Floats = np.copysign(scale * np.sqrt(dof * np.log1p(t * t / dof)), t)
     return score
-
-
-def f_upper_tail(ratio: float, above: float, below: float) -> float:
-    """P(F > ratio) of Fisher's F; the degrees of freedom may be fractional, those below infinite."""
-    from scipy.special import chdtrc, fdtrc
-
-    return float(fdtrc(above, below, ratio) if math.isfinite(below) else chdtrc(above, ratio * above))

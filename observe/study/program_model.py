@@ -8,8 +8,8 @@ together in one constant, the rest.
 A condition's time and rates are trimmed means of logarithms over its runs: a run beside which something else
 happened has no say. The intervals are those of the fit without α ≥ 0, cut to [0, 1], so they cover where an α
 is 0, too; those of all shares hold together (Bonferroni). The uncertainties of times and rates are propagated
-(`npc.observe.study.propagation`). What the form is off by from condition to condition is estimated by what the
-spread of runs leaves unexplained, and widens them (the random effect of DerSimonian and Laird, Controlled
+(`npc.observe.study.propagation`). What the form is off by from condition to condition is estimated by what
+the spread of runs leaves unexplained, and widens them (the random effect of DerSimonian and Laird, Controlled
 Clinical Trials 7, 1986).
 """
 
@@ -23,10 +23,9 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 
 from npc.observe.study.program_conditions import RATES, SURELY, WORDS, Conditions, Resource, gather
-from npc.observe.study.propagation import derivatives, effective_dof, half_width
+from npc.observe.study.propagation import derivatives, effective_dof, f_upper_tail, half_width
 from npc.observe.study.records import ProgramModel, Share, Study
 from npc.statistics.arrays import Floats
-from npc.statistics.distributions import f_upper_tail
 from npc.statistics.medians import LEVEL
 
 #: The form is called wrong below this probability, and from this error at a condition left out on: with

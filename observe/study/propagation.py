@@ -87,3 +87,10 @@ def effective_dof(parts: Floats, dof: Floats) -> float:
 def half_width(variance: float, dof: float, level: float = LEVEL) -> float:
     """Half of the interval that covers with probability `level`, of Student's t."""
     return student_quantile((1 + level) / 2, dof) * math.sqrt(variance)
+
+
+def f_upper_tail(ratio: float, above: float, below: float) -> float:
+    """P(F > ratio) of Fisher's F; the degrees of freedom may be fractional, those below infinite."""
+    from scipy.special import chdtrc, fdtrc
+
+    return float(fdtrc(above, below, ratio) if math.isfinite(below) else chdtrc(above, ratio * above))

@@ -11,12 +11,13 @@ from npc.observe.study.propagation import (
     Input,
     derivatives,
     effective_dof,
+    f_upper_tail,
     half_width,
     pooled,
     trimmed_mean,
 )
 from npc.statistics.arrays import Floats
-from npc.statistics.distributions import f_upper_tail, student_quantile
+from npc.statistics.distributions import student_quantile
 
 
 def test_an_odd_value_of_four_has_no_say() -> None:

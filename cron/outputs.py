@@ -12,7 +12,7 @@ from npc.cron.series import label, matches
 from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.page.blocks import Column, Table
 from npc.records.record import moment
-from npc.records.units import METRICS, format_quantity
+from npc.records.units import METRICS, between, format_quantity
 from npc.records.verdicts import NightSuspect, PairMatrix, Verdict
 
 #: Rows of the table, at most; verdict.json has all.
@@ -131,7 +131,7 @@ def _suspect(suspect: NightSuspect) -> str:
     if suspect.slowdown is None:
         by = "fails"
     else:
-        interval = "" if suspect.low is None else f" [{suspect.low:.1%}, {suspect.high:.1%}]"
+        interval = between(suspect.low, suspect.high, "{:.1%}".format, " [{}, {}]")
         by = f"{suspect.slowdown:.1%} worse{interval}"
     rivals = f"; or {', '.join(suspect.rivals)}" if suspect.rivals else ""
     since = f" since {suspect.since}" if suspect.since else ""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from npc.columns import columns
 from npc.cron.series import label
 from npc.cron.variation import Variation
 from npc.page.blocks import Column, Table
-from npc.records.units import METRICS, format_quantity
+from npc.records.units import METRICS, between, format_quantity
 
 #: Whether a series varies in time; None where neither test can be made.
 _IN_TIME: Final = {True: "varies", False: "steady", None: "-"}
@@ -25,10 +26,8 @@ def _quantity(variation: Variation, value: float) -> str:
 
 
 def _interval(variation: Variation) -> str:
-    low, high = variation.summary.low, variation.summary.high
-    if low is None or high is None:
-        return "-"
-    return f"{_quantity(variation, low)} … {_quantity(variation, high)}"
+    summary, write = variation.summary, partial(_quantity, variation)
+    return between(summary.low, summary.high, write, "{} … {}") or "-"
 
 
 def _deviation(variation: Variation) -> str:

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ from npc.records.launch import RAW, Launch, LaunchLog, batch_job
 from npc.records.record import OK, Record, save_csv, to_row, write_csv
 from npc.records.run import RECORDS
 from npc.records.series import RECEIVED, Series, identity, qualifiers
-from npc.records.units import METRICS, format_quantity, format_size
+from npc.records.units import METRICS, between, format_quantity, format_size
 from npc.statistics.medians import summarise
 from npc.terminal import pass_on
 
@@ -264,9 +265,6 @@ def _summary_row(records: Sequence[Record]) -> tuple[str, ...]:
     first = records[0]
     unit = METRICS[first.metric].unit
     summary = summarise([record.value for record in records if record.value is not None])
-    interval = ""
-    if summary.low is not None and summary.high is not None:
-        interval = f"{format_quantity(summary.low, unit)} – {format_quantity(summary.high, unit)}"
     shown = identity(first.params)
     return (
         "→".join(reversed(first.hosts)),
@@ -276,5 +274,5 @@ def _summary_row(records: Sequence[Record]) -> tuple[str, ...]:
         " ".join(f"{key}={value}" for key, value in sorted(shown.items())),
         str(summary.n),
         format_quantity(summary.median, unit),
-        interval,
+        between(summary.low, summary.high, partial(format_quantity, unit=unit)),
     )

@@ -15,7 +15,7 @@ from npc.page.blocks import sample
 from npc.page.frame import Section
 from npc.records.record import Record
 from npc.records.series import share_taken
-from npc.records.units import METRICS, format_quantity, format_size, plural, several
+from npc.records.units import METRICS, between, format_quantity, format_size, plural, several
 from npc.registration import Extension, extensions
 from npc.report.repeats import Repeats
 from npc.report.runs import Report, Run, hosts_of
@@ -120,16 +120,13 @@ def _row(series: Repeats, run: Run, report: Report) -> dict[str, Any]:
     """What the table shows of a series beside what it is; a bad one with its reason."""
     first, summary = series.first, series.summary
     quantity = partial(format_quantity, unit=first.unit, digits=4)
-    interval = ""
-    if summary and summary.low is not None and summary.high is not None:
-        interval = f"{quantity(summary.low)} – {quantity(summary.high)}"
     statuses = [alike[0].status for alike in unusable(series.records)]
     return {
         "series": series,
         "size": format_size(first.size),
         "median": quantity(summary.median) if summary else "",
         "median_sort": repr(summary.median) if summary else "",
-        "interval": interval,
+        "interval": between(summary.low, summary.high, quantity) if summary else "",
         "usable": f"{len(series.usable)} of {len(series.records)}{_disturbed(series)}",
         "usable_sort": len(series.usable) / len(series.records),
         "bad": bool(statuses),

@@ -13,6 +13,7 @@ from typing import Any
 
 from npc.machine.platform import PRECISION_BITS, Platform
 from npc.page.blocks import Column, Table, count, percent, quantity
+from npc.records.units import between
 from npc.roofline.applications import Application
 from npc.statistics.medians import Summary
 
@@ -94,5 +95,4 @@ def peak_table(shares: Sequence[PeakShare]) -> Table:
 
 
 def _interval(share: Summary) -> str:
-    low, high = share.low, share.high
-    return "" if low is None or high is None else f"[{100 * low:.4g}, {100 * high:.4g}] %"
+    return between(share.low, share.high, lambda end: f"{100 * end:.4g}", "[{}, {}] %")

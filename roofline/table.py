@@ -11,7 +11,7 @@ from npc.columns import columns
 from npc.figures.source import day_text, host_text
 from npc.page.blocks import Cell, Column, Table, count, percent, quantity, size_cell
 from npc.records.series import test_name
-from npc.records.units import PREFIXES, format_quantity, format_size, plural
+from npc.records.units import PREFIXES, between, format_quantity, format_size, plural
 from npc.roofline.applications import Application
 from npc.roofline.mpi import verdict as mpi_verdict
 from npc.roofline.points import verdict
@@ -180,9 +180,7 @@ def ridges_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
 
 def _place(ridge: Ridge) -> tuple[str, str]:
     """Its intensity without its unit, and the interval, empty if there is none."""
-    if ridge.low is None or ridge.high is None:
-        return intensity_text(ridge.intensity), ""
-    return intensity_text(ridge.intensity), f"[{intensity_text(ridge.low)}, {intensity_text(ridge.high)}]"
+    return intensity_text(ridge.intensity), between(ridge.low, ridge.high, intensity_text, "[{}, {}]")
 
 
 def _ridges(ridges: Sequence[Ridge]) -> Table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple
 
 
@@ -136,9 +136,11 @@ def shortened(name: str, most: int) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def between(low: float | None, high: float | None, form: str) -> str:
-    """`` (1.2 to 3.4)``, to stand behind what lies between them; nothing where an end is not known."""
-    return "" if low is None or high is None else f" ({low:{form}} to {high:{form}})"
+def between(
+    low: float | None, high: float | None, write: Callable[[float], str], form: str = "{} – {}"
+) -> str:
+    """An interval for people, its ends as `write` has them; empty where one is not known."""
+    return "" if low is None or high is None else form.format(write(low), write(high))
 
 
 def format_quantity(value: float, unit: str, digits: int = 4) -> str:

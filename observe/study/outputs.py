@@ -55,7 +55,7 @@ def _model(model: ProgramModel | None) -> Iterator[str]:
     rows = [("of the time", "share", f"{100 * model.coverage:.3g} % interval", "")]
     for part in model.shares:
         share = "" if part.value is None else f"{part.value:.3f}"
-        interval = "" if part.low is None else f"{part.low:.3f} to {part.high:.3f}"
+        interval = between(part.low, part.high, "{:.3f}".format, "{} to {}")
         rows.append((part.name, share, interval, part.reason))
     yield from columns(rows, right=(1,))
     if model.note:
@@ -63,7 +63,7 @@ def _model(model: ProgramModel | None) -> Iterator[str]:
 
 
 def _row(placement: Placement, study: Study) -> tuple[str, ...]:
-    interval = f"{placement.low:.4g} to {placement.high:.4g}" if placement.low is not None else "needs 6 runs"
+    interval = between(placement.low, placement.high, "{:.4g}".format, "{} to {}") or "needs 6 runs"
     loses = "" if placement is study.best[0] else placement.loss
     return (
         placement.condition,
@@ -106,12 +106,15 @@ def _changed(study: Study) -> Iterator[str]:
 def ratio_text(before: Sequence[float], after: Sequence[float]) -> str:
     """How many times as long it takes, with the interval."""
     low, ratio, high = ratio_interval(before, after)
-    return f"{ratio:.3f}{between(low, high, '.3f')}"
+    return f"{ratio:.3f}{between(low, high, '{:.3f}'.format, ' ({} to {})')}"
 
 
 def _verdict(expectation: Expectation) -> str:
     if expectation.ratio is None:
         return expectation.held
-    interval = between(expectation.low, expectation.high, ".3g") or " (too few runs for an interval)"
+    interval = (
+        between(expectation.low, expectation.high, "{:.3g}".format, " ({} to {})")
+        or " (too few runs for an interval)"
+    )
     compared = f"{expectation.left} has {expectation.ratio:.3g} times the speed of {expectation.right}"
     return f"{expectation.held}: {compared}{interval}"

@@ -125,7 +125,7 @@ class Placement(NamedTuple):
     @property
     def loss(self) -> str:
         """``8.0% (5.0% to 11.2%)``."""
-        return f"{self.loses:.1%}{between(self.loses_low, self.loses_high, '.1%')}"
+        return f"{self.loses:.1%}{between(self.loses_low, self.loses_high, '{:.1%}'.format, ' ({} to {})')}"
 
 
 class Expectation(NamedTuple):

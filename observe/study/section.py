@@ -128,8 +128,7 @@ def _placements(run: Run, study: Study) -> Iterator[Block]:
 
 
 def _interval(low: float | None, high: float | None, form: str) -> Cell:
-    text = "" if low is None or high is None else f"{low:{form}} – {high:{form}}"
-    return Cell(text, kind="number")
+    return Cell(between(low, high, f"{{:{form}}}".format), kind="number")
 
 
 class _RunsOf(NamedTuple):
@@ -210,7 +209,7 @@ def _model(report: Report, study: Study, model: ProgramModel) -> Iterator[Block]
         yield table
     lines = [line for line in (model.note,) if line]
     if model.overlap is not None:
-        around = between(model.overlap_low, model.overlap_high, ".1%")
+        around = between(model.overlap_low, model.overlap_high, "{:.1%}".format, " ({} to {})")
         lines.append(f"overlap of the parts: {model.overlap:.1%}{around}; 0: one after the other")
     lines += [f"{name}: left out, {reason}" for name, reason in model.left_out.items()]
     if lines:

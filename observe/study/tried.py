@@ -19,7 +19,7 @@ from npc.places import shown
 from npc.records.environment import read_environment
 from npc.records.launch import ENVIRONMENT, now
 from npc.records.record import Record
-from npc.records.units import format_duration, format_quantity, format_size, plural
+from npc.records.units import between, format_duration, format_quantity, format_size, plural
 from npc.report.advice.rule import TrialChange
 from npc.report.compare.compared_series import ComparedSeries, ComparedSide
 from npc.report.runs import Run
@@ -141,13 +141,12 @@ def _size(pair: ComparedSeries) -> str:
 def row(pair: ComparedSeries) -> tuple[str, ...]:
     """A pair in the columns of `HEADER`."""
     counts = "/".join("–" if half is None else str(half.launches) for half in (pair.a, pair.b))
-    interval = "" if pair.low is None or pair.high is None else f"[{_ratio(pair.low)}, {_ratio(pair.high)}]"
     return (
         f"{pair.test} {pair.metric}",
         format_size(pair.size),
         *(_median(half, pair.unit) for half in (pair.a, pair.b)),
         "" if pair.ratio is None else _ratio(pair.ratio),
-        interval,
+        between(pair.low, pair.high, _ratio, "[{}, {}]"),
         counts,
         ": ".join(filter(None, (word_of(pair), pair.reason))),
     )

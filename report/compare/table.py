@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from npc.page.blocks import NOTHING, Cell, Column, Table
-from npc.records.units import format_quantity, format_size, plural
+from npc.records.units import between, format_quantity, format_size, plural
 from npc.report.compare.compared_series import ComparedSeries, ComparedSide
 from npc.report.compare.comparison import Comparison
 from npc.report.compare.environments import EnvironmentDifference
@@ -84,9 +84,7 @@ def _ratio(ratio: float | None) -> str:
 
 
 def interval_text(series: ComparedSeries) -> str:
-    return (
-        "" if series.low is None or series.high is None else f"[{_ratio(series.low)}, {_ratio(series.high)}]"
-    )
+    return between(series.low, series.high, _ratio, "[{}, {}]")
 
 
 #: Those of the terminal.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from npc.page.blocks import Block, Cell, Column, Table, Text
-from npc.records.units import plural
+from npc.records.units import between, plural
 from npc.report.advice import Advice, advise, conclusion
 from npc.report.advice.rule import AdviceRule, Hint
 from npc.report.runs import Report, Run
@@ -128,5 +128,4 @@ def _share(score: Score, records: Sequence[str]) -> Cell:
 
 
 def _interval(score: Score) -> Cell:
-    around = "" if score.low is None or score.high is None else f"{score.low:.1%} – {score.high:.1%}"
-    return Cell(around, kind="number")
+    return Cell(between(score.low, score.high, "{:.1%}".format), kind="number")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from npc.page.blocks import Block, Cell, Column, Listing, Table, Text, percent, quantity, size_cell
 from npc.places import shown
 from npc.records.pair_verdicts import PairSuspect, PairsVerdict
-from npc.records.units import plural
+from npc.records.units import between, plural
 from npc.records.verdicts import JudgedSeries, Verdict
 from npc.report.advice import advise
 from npc.report.history import HistorySeries, HistoryView
@@ -83,8 +83,7 @@ def _pairs(run: Run, entry: PairsVerdict) -> Iterator[Block]:
 def _how_bad(suspect: PairSuspect) -> str:
     if suspect.slowdown is None:
         return "dead"
-    low, high = suspect.low, suspect.high
-    around = "" if low is None or high is None else f" [{low:.1%}, {high:.1%}]"
+    around = between(suspect.low, suspect.high, "{:.1%}".format, " [{}, {}]")
     return f"{suspect.slowdown:.1%} worse{around}"
 
 

@@ -37,6 +37,8 @@ class Circumstances:
 
 #: Yields the place of a record in the sequence and the reason why it is doubtful, in one line.
 Judge = Callable[[Sequence[Record], Circumstances], Iterator[tuple[int, str]]]
+#: The same of one record by itself: yields the reasons.
+RecordJudge = Callable[[Record, Circumstances], Iterator[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,25 @@ class Rule:
 RULES: Final[dict[str, Rule]] = {}
 
 
-def rule(name: str, title: str, source: str, level: Level = "invalid") -> Callable[[Judge], Judge]:
-    """Adds the function below it to the rules."""
+def rule(
+    name: str, title: str, source: str, level: Level = "invalid"
+) -> Callable[[RecordJudge], RecordJudge]:
+    """Adds the function below it, which judges each record by itself, to the rules."""
+
+    def add(judge: RecordJudge) -> RecordJudge:
+        def judge_all(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+            for place, record in enumerate(records):
+                for reason in judge(record, circumstances):
+                    yield place, reason
+
+        RULES[name] = Rule(name, level, title, source, judge_all)
+        return judge
+
+    return add
+
+
+def rule_of_run(name: str, title: str, source: str, level: Level = "invalid") -> Callable[[Judge], Judge]:
+    """Adds the function below it, which judges all records of a run together, to the rules."""
 
     def add(judge: Judge) -> Judge:
         RULES[name] = Rule(name, level, title, source, judge)

@@ -75,7 +75,8 @@ def foreseen(run: Path, folder: Path, benchmark: str) -> str:
         record_of_failure("failed: goes on", origin, now(), (folder / raw).relative_to(run).as_posix())
         for raw in made or [f"{RAW}/0000.out"]
     ]
-    return next((reason for _, reason in loaded(records, circumstances_of(run, records, None))), "")
+    circumstances = circumstances_of(run, records, None)
+    return next((reason for record in records for reason in loaded(record, circumstances)), "")
 
 
 def _environment(raw: Path, run: Path) -> Mapping[str, Any]:

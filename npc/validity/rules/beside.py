@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from npc.records.launch import Launch
 from npc.records.record import Record, moment
-from npc.validity.rule import Circumstances, rule
+from npc.validity.rule import Circumstances, rule_of_run
 
 #: Of a launch's time: less is the end of one beside the start of the next, and differences of clocks.
 _LEAST: Final = 0.02
@@ -24,7 +24,7 @@ class _Span(NamedTuple):
     benchmark: str
 
 
-@rule(
+@rule_of_run(
     "beside",
     "a node that another job of the run measured on",
     "launches.jsonl, started and seconds; Hoefler, Belli, SC'15, rule 9 (document the experimental setup)",

@@ -8,7 +8,7 @@ from typing import Any, Final
 from npc.records.record import Record
 from npc.records.series import CACHED
 from npc.records.units import format_quantity, format_size
-from npc.validity.rule import Circumstances, rule
+from npc.validity.rule import Circumstances, rule, rule_of_run
 
 _MULTIPLE: Final = 4
 _ARRAYS: Final = 3
@@ -26,26 +26,24 @@ _COUNTING: Final = ("himeno", "HPCG")
     "STREAM arrays smaller than four times the last-level caches",
     _SOURCE,
 )
-def arrays_in_cache(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def arrays_in_cache(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """STREAM, alone or in HPCC, whose three arrays are `Record.size`, against the caches of its node.
 
     HPCC's Star kernels run in every process at once, so that their arrays add up.
     """
-    for place, record in enumerate(records):
-        if record.size is None or not (record.benchmark == "stream" or "STREAM" in record.case):
-            continue
-        caches = last_level_bytes(circumstances.environment(record, "cpu", "caches"))
-        processes = int(record.params.get("processes", "1")) if record.case.startswith("Star") else 1
-        array = record.size // _ARRAYS * max(1, processes // record.nodes)
-        if array < _MULTIPLE * caches:
-            reason = (
-                f"an array of {format_quantity(array, 'B')} is less than {_MULTIPLE} × the "
-                f"{format_quantity(caches, 'B')} of last-level cache: the cache was measured"
-            )
-            yield place, reason
+    if record.size is None or not (record.benchmark == "stream" or "STREAM" in record.case):
+        return
+    caches = last_level_bytes(circumstances.environment(record, "cpu", "caches"))
+    processes = int(record.params.get("processes", "1")) if record.case.startswith("Star") else 1
+    array = record.size // _ARRAYS * max(1, processes // record.nodes)
+    if array < _MULTIPLE * caches:
+        yield (
+            f"an array of {format_quantity(array, 'B')} is less than {_MULTIPLE} × the "
+            f"{format_quantity(caches, 'B')} of last-level cache: the cache was measured"
+        )
 
 
-@rule(
+@rule_of_run(
     CACHED, "a program whose arrays caches may hold", f"{_SOURCE}; here of all arrays together", level="note"
 )
 def program_in_cache(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:

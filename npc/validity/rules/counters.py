@@ -63,12 +63,11 @@ def marks(records: Sequence[Record], circumstances: Circumstances) -> dict[int, 
     "InfiniBand Architecture Specification vol. 1, 16.1.3.5, LinkDownedCounter; kernel, "
     "ABI/testing/sysfs-class-net: carrier_down_count, admin-guide/ras.rst: uncorrected errors",
 )
-def link_down(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def link_down(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """Counters that say that something was gone: part of the time nothing was measured, or it is wrong."""
-    for place, record in enumerate(records):
-        rose = beside(record, circumstances)
-        if down := [increase for increase in rose if _breaks(increase, record, circumstances)]:
-            yield place, f"{down[0]} meanwhile"
+    rose = beside(record, circumstances)
+    if down := [increase for increase in rose if _breaks(increase, record, circumstances)]:
+        yield f"{down[0]} meanwhile"
 
 
 @rule(
@@ -77,11 +76,10 @@ def link_down(records: Sequence[Record], circumstances: Circumstances) -> Iterat
     "npc/machine/counters.py names their manuals; losses: 0.1 % of the packets (Mathis et al., 1997)",
     level="note",
 )
-def moved(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def moved(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """All others; or what the record's mark says, where the files of its launch are gone."""
-    for place, record in enumerate(records):
-        rose = beside(record, circumstances)
-        if rose:
-            yield place, f"meanwhile on {'; '.join(map(str, rose[:MARKED]))}"
-        elif MOVED in record.params and record.raw not in circumstances.launches:
-            yield place, f"meanwhile rose {record.params[MOVED]}"
+    rose = beside(record, circumstances)
+    if rose:
+        yield f"meanwhile on {'; '.join(map(str, rose[:MARKED]))}"
+    elif MOVED in record.params and record.raw not in circumstances.launches:
+        yield f"meanwhile rose {record.params[MOVED]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from npc.records.record import Record
@@ -21,12 +21,11 @@ _WORKING: Final = 0.5
     "a GPU that others use",
     "NVIDIA, NVML API reference: nvmlDeviceGetComputeRunningProcesses",
 )
-def shared_gpu(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+def shared_gpu(record: Record, _: Circumstances) -> Iterator[str]:
     """Another process has memory on the GPU, and may compute on it at any time."""
-    for place, record in enumerate(records):
-        number = record.params.get(GPU_PROCESSES, "0")
-        if number != "0":
-            yield place, f"{number} other processes on GPU {record.params['gpu']}"
+    number = record.params.get(GPU_PROCESSES, "0")
+    if number != "0":
+        yield f"{number} other processes on GPU {record.params['gpu']}"
 
 
 @rule(
@@ -35,13 +34,12 @@ def shared_gpu(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[in
     "NVIDIA, NVML API reference: nvmlClocksEventReasons",
     level="note",
 )
-def held_down(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+def held_down(record: Record, _: Circumstances) -> Iterator[str]:
     """Heat, power that fails, clocks that somebody set; or a clock far below the highest while it worked."""
-    for place, record in enumerate(records):
-        reasons = {*record.params.get("held_down_by", "nothing").split(", ")} - _ITS_OWN - {"nothing"}
-        if reasons:
-            yield place, f"the clock was held down by: {', '.join(sorted(reasons))}"
-        highest = float(record.params.get("highest_clock", 0))
-        if record.metric == "clock" and record.value and record.value < _WORKING * highest:
-            clocks = " of ".join(format_quantity(clock, "Hz", 3) for clock in (record.value, highest))
-            yield place, f"it worked at {clocks}"
+    reasons = {*record.params.get("held_down_by", "nothing").split(", ")} - _ITS_OWN - {"nothing"}
+    if reasons:
+        yield f"the clock was held down by: {', '.join(sorted(reasons))}"
+    highest = float(record.params.get("highest_clock", 0))
+    if record.metric == "clock" and record.value and record.value < _WORKING * highest:
+        clocks = " of ".join(format_quantity(clock, "Hz", 3) for clock in (record.value, highest))
+        yield f"it worked at {clocks}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from npc import catalogue
@@ -29,23 +29,21 @@ _SYNCED: Final = ("end_fsync", "fsync", "fdatasync")
     "bandwidth of a file system above what a node can get from it",
     "io_read_bandwidth, io_write_bandwidth of platform.toml: the data sheet or the link of a file system",
 )
-def above_limit(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def above_limit(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """Tests of data in the folder of the run, of all nodes together."""
     platform = circumstances.platform
-    for place, record in enumerate(records):
-        if platform is None or record.value is None or not _of_data(record):
-            continue
-        limit = platform.io_bandwidth("read" if _reads(record) else "write")
-        if limit is None or record.params.get("target", "run") != "run":
-            continue
-        if record.value > limit * record.nodes * _TOLERANCE:
-            cause = "" if record.params.get("direct") == "1" else ": a page cache may have answered"
-            yield (
-                place,
-                f"{format_quantity(record.value, 'B/s')} is above the {format_quantity(limit, 'B/s')} that "
-                f"{'a node' if record.nodes == 1 else f'each of {record.nodes} nodes'} can get{cause}"
-                + likely_slip(record.value, limit * record.nodes, "B/s"),
-            )
+    if platform is None or record.value is None or not _of_data(record):
+        return
+    limit = platform.io_bandwidth("read" if _reads(record) else "write")
+    if limit is None or record.params.get("target", "run") != "run":
+        return
+    if record.value > limit * record.nodes * _TOLERANCE:
+        cause = "" if record.params.get("direct") == "1" else ": a page cache may have answered"
+        yield (
+            f"{format_quantity(record.value, 'B/s')} is above the {format_quantity(limit, 'B/s')} that "
+            f"{'a node' if record.nodes == 1 else f'each of {record.nodes} nodes'} can get{cause}"
+            + likely_slip(record.value, limit * record.nodes, "B/s")
+        )
 
 
 @rule(
@@ -53,15 +51,11 @@ def above_limit(records: Sequence[Record], circumstances: Circumstances) -> Iter
     "a file system that lies in memory",
     "tmpfs(5); Linux, Documentation/filesystems/ramfs-rootfs-initramfs.rst",
 )
-def in_memory(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+def in_memory(record: Record, _: Circumstances) -> Iterator[str]:
     """Where the place was not named: a path that somebody has asked for may lie in memory on purpose."""
-    for place, record in enumerate(records):
-        kind, target = record.params.get("filesystem", ""), record.params.get("target", "")
-        if catalogue.row_of(record).layer == "io" and kind in _IN_MEMORY and target in _NOT_NAMED:
-            yield (
-                place,
-                f"the folder of {target} is a {kind}: memory was measured. io_paths names another place",
-            )
+    kind, target = record.params.get("filesystem", ""), record.params.get("target", "")
+    if catalogue.row_of(record).layer == "io" and kind in _IN_MEMORY and target in _NOT_NAMED:
+        yield f"the folder of {target} is a {kind}: memory was measured. io_paths names another place"
 
 
 @rule(
@@ -69,19 +63,17 @@ def in_memory(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int
     "writing that did not wait for the file system, into a memory that holds all of it",
     "open(2), O_DIRECT; fsync(2); proc(5), vm.dirty_ratio",
 )
-def page_cache(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def page_cache(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """fio's writing through the page cache without an fsync, its files against the memory of the node."""
-    for place, record in enumerate(records):
-        memory, files = _memory(record, circumstances), _files(record)
-        unsynced = record.params.get("direct") == "0" and not set(_SYNCED) & set(record.params)
-        if record.benchmark != "fio" or not _of_data(record) or _reads(record) or not unsynced:
-            continue
-        if files and memory and files < memory:
-            yield (
-                place,
-                f"{format_quantity(files, 'B')} were written into a memory of {format_quantity(memory, 'B')} "
-                "and never waited for: the page cache was measured (end_fsync=1, or direct=1)",
-            )
+    memory, files = _memory(record, circumstances), _files(record)
+    unsynced = record.params.get("direct") == "0" and not set(_SYNCED) & set(record.params)
+    if record.benchmark != "fio" or not _of_data(record) or _reads(record) or not unsynced:
+        return
+    if files and memory and files < memory:
+        yield (
+            f"{format_quantity(files, 'B')} were written into a memory of {format_quantity(memory, 'B')} "
+            "and never waited for: the page cache was measured (end_fsync=1, or direct=1)"
+        )
 
 
 @rule(
@@ -90,18 +82,16 @@ def page_cache(records: Sequence[Record], circumstances: Circumstances) -> Itera
     "posix_fadvise(2): what was just written is dropped where the file system obeys",
     level="note",
 )
-def read_cached(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def read_cached(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """Reading through the page cache, the files against the memory of the nodes."""
-    for place, record in enumerate(records):
-        if not _of_data(record) or not _reads(record) or record.params.get("direct") != "0":
-            continue
-        memory, files = _memory(record, circumstances), _files(record)
-        if files and memory and files < memory:
-            yield (
-                place,
-                f"files of {format_quantity(files, 'B')} on a node with {format_quantity(memory, 'B')} of "
-                "memory: its page cache may have answered",
-            )
+    if not _of_data(record) or not _reads(record) or record.params.get("direct") != "0":
+        return
+    memory, files = _memory(record, circumstances), _files(record)
+    if files and memory and files < memory:
+        yield (
+            f"files of {format_quantity(files, 'B')} on a node with {format_quantity(memory, 'B')} of "
+            "memory: its page cache may have answered"
+        )
 
 
 @rule(
@@ -110,11 +100,10 @@ def read_cached(records: Sequence[Record], circumstances: Circumstances) -> Iter
     "McKusick, Joy, Leffler, Fabry, A Fast File System for UNIX, TOCS 2(3), 1984: free space reserve",
     level="note",
 )
-def nearly_full(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+def nearly_full(record: Record, _: Circumstances) -> Iterator[str]:
     """By the share that was taken of it when it was measured."""
-    for place, taken in _shares(records, "filled"):
-        if taken > _FULL:
-            yield place, f"{taken:.0%} of the file system was taken: it finds free blocks late and in pieces"
+    if (taken := _share(record, "filled")) > _FULL:
+        yield f"{taken:.0%} of the file system was taken: it finds free blocks late and in pieces"
 
 
 @rule(
@@ -123,25 +112,18 @@ def nearly_full(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[i
     "npc/machine/client_traffic.py names the counters of its clients",
     level="note",
 )
-def other_traffic(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+def other_traffic(record: Record, _: Circumstances) -> Iterator[str]:
     """By what the node moved from and to it meanwhile, and what of it was the benchmark's."""
-    for place, others in _shares(records, "others"):
-        if others >= _OTHERS:
-            yield (
-                place,
-                f"others on the node moved {others:.0%} of its bytes from and to the file system meanwhile",
-            )
+    if (others := _share(record, "others")) >= _OTHERS:
+        yield f"others on the node moved {others:.0%} of its bytes from and to the file system meanwhile"
 
 
-def _shares(records: Sequence[Record], name: str) -> Iterator[tuple[int, float]]:
-    """The share under `name` of records of I/O."""
-    for place, record in enumerate(records):
-        try:
-            share = float(record.params.get(name, 0))
-        except ValueError:
-            continue
-        if catalogue.row_of(record).layer == "io":
-            yield place, share
+def _share(record: Record, name: str) -> float:
+    """The share under `name` of a record of I/O; 0 where nothing tells."""
+    try:
+        return float(record.params.get(name, 0)) if catalogue.row_of(record).layer == "io" else 0.0
+    except ValueError:
+        return 0.0
 
 
 def _of_data(record: Record) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from npc import catalogue
@@ -32,30 +32,28 @@ _USUAL_MTU: Final = 1500
     "InfiniBand Architecture Specification vol. 2 (symbol rate × encoding × lanes); IEEE 802.3; "
     "TCP goodput = rate × (MTU − 52)/(MTU + 14), RFC 9293, RFC 7323",
 )
-def above_link(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def above_link(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """Every bandwidth between nodes, against the interface that the record names, or else all of a node's.
 
     Several pairs of nodes have a link each; in tests of both directions every node sends over its own. Nodes
     without a process have none.
     """
-    for place, record in enumerate(records):
-        if record.metric != "bandwidth" or record.value is None or not between_nodes(record):
-            continue
-        link, mtu = _link(record, circumstances)
-        if link is None or _within_a_node_too(record):
-            continue
-        over_tcp = catalogue.row_of(record).layer == "tcp"
-        ceiling, words = _goodput(link, mtu) if over_tcp else (link.data_rate, "")
-        taking_part = min(record.nodes, _processes(record) or record.nodes)
-        links = taking_part if _both_ways(record) else max(1, taking_part // 2)
-        if record.value > ceiling * links * _TOLERANCE:
-            reason = (
-                f"{format_quantity(record.value, 'B/s')} is above the "
-                f"{format_quantity(ceiling * links, 'B/s')} that {link.name} ({link.link or 'data_rate'}"
-                f"{words}{f', × {links}' if links > 1 else ''}) can carry"
-                + likely_slip(record.value, ceiling * links, "B/s")
-            )
-            yield place, reason
+    if record.metric != "bandwidth" or record.value is None or not between_nodes(record):
+        return
+    link, mtu = _link(record, circumstances)
+    if link is None or _within_a_node_too(record):
+        return
+    over_tcp = catalogue.row_of(record).layer == "tcp"
+    ceiling, words = _goodput(link, mtu) if over_tcp else (link.data_rate, "")
+    taking_part = min(record.nodes, _processes(record) or record.nodes)
+    links = taking_part if _both_ways(record) else max(1, taking_part // 2)
+    if record.value > ceiling * links * _TOLERANCE:
+        yield (
+            f"{format_quantity(record.value, 'B/s')} is above the "
+            f"{format_quantity(ceiling * links, 'B/s')} that {link.name} ({link.link or 'data_rate'}"
+            f"{words}{f', × {links}' if links > 1 else ''}) can carry"
+            + likely_slip(record.value, ceiling * links, "B/s")
+        )
 
 
 @rule(
@@ -64,20 +62,19 @@ def above_link(records: Sequence[Record], circumstances: Circumstances) -> Itera
     "the rate that the kernel tells (ABI/stable/sysfs-class-infiniband; ABI/testing/sysfs-class-net: speed)",
     level="note",
 )
-def below_nominal(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def below_nominal(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """The interface that a record names, or the only one, against ``platform.toml``.
 
     Of a bad cable or port the lanes that are left work on.
     """
     known = circumstances.platform.interfaces if circumstances.platform else {}
-    for place, record in enumerate(records):
-        name = record.params.get(INTERFACE) or (next(iter(known)) if len(known) == 1 else "")
-        if name not in known or not between_nodes(record):
-            continue
-        ran, words = _rate(name, circumstances, record)
-        if ran and ran / 8 < _LEAST * known[name].data_rate:
-            nominal = known[name].link or format_quantity(known[name].data_rate, "B/s")
-            yield place, f"{name} ran at {words}, nominal is {nominal}"
+    name = record.params.get(INTERFACE) or (next(iter(known)) if len(known) == 1 else "")
+    if name not in known or not between_nodes(record):
+        return
+    ran, words = _rate(name, circumstances, record)
+    if ran and ran / 8 < _LEAST * known[name].data_rate:
+        nominal = known[name].link or format_quantity(known[name].data_rate, "B/s")
+        yield f"{name} ran at {words}, nominal is {nominal}"
 
 
 def _rate(name: str, circumstances: Circumstances, record: Record) -> tuple[float | None, str]:

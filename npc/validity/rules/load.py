@@ -59,58 +59,51 @@ class _Busy(NamedTuple):
 
 
 @rule("loaded", "a machine that others used", _SOURCE)
-def loaded(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def loaded(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """Processes seen computing before the job or during the launch, on half of the CPUs or more, or on half
     of one while launch and others together used all.
     """
-    for place, busy in _busy(records, circumstances):
+    for busy in _busy(record, circumstances):
         if busy.too_much:
             also = f", the launch {busy.own:.1f}" if busy.own else ""
-            yield place, f"{busy}{also}: {busy.names}; measure without them"
+            yield f"{busy}{also}: {busy.names}; measure without them"
 
 
 @rule(DISTURBED, "a machine that others used a little", _SOURCE, level="note")
-def disturbed(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def disturbed(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """The same, on fewer CPUs: enough to make a difference of its own; or what the record's mark says, where
     the files of its launch are gone.
     """
-    noted = set()
-    for place, busy in _busy(records, circumstances):
-        if busy.share >= _NOTICED:
-            noted.add(place)
-            yield place, f"{busy}: {busy.names}"
-    for place, record in enumerate(records):
-        if place not in noted and DISTURBED in record.params:
-            yield place, f"others took {record.params[DISTURBED]} of the CPUs; who is not known any more"
+    noticed = [busy for busy in _busy(record, circumstances) if busy.share >= _NOTICED]
+    for busy in noticed:
+        yield f"{busy}: {busy.names}"
+    if not noticed and DISTURBED in record.params:
+        yield f"others took {record.params[DISTURBED]} of the CPUs; who is not known any more"
 
 
 def shares_taken(records: Sequence[Record], circumstances: Circumstances) -> dict[int, float]:
     """By the place of a record the share of the CPUs that others took, where it is enough for a note."""
-    shares: dict[int, float] = {}
-    for place, busy in _busy(records, circumstances):
-        if busy.share >= _NOTICED:
-            shares[place] = max(busy.share, shares.get(place, 0.0))
-    return shares
+    most = (max((busy.share for busy in _busy(record, circumstances)), default=0.0) for record in records)
+    return {place: share for place, share in enumerate(most) if share >= _NOTICED}
 
 
-def _busy(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, _Busy]]:
-    """What is known of others beside each record."""
-    for place, record in enumerate(records):
-        if catalogue.row_of(record).layer == "noise":  # others are what it measures
-            continue
-        cpus = circumstances.environment(record, "cpu", "threads")
-        launch = circumstances.launches.get(record.raw)
-        during = (launch.load if launch else None) or {}
-        before = circumstances.environment(record, "load", "busy")
-        for when, others, own in (
-            ("just before", before, 0.0),
-            ("meanwhile", during.get("others"), during.get("cores", 0.0)),
-        ):
-            if others and cpus:
-                names = ", ".join(f"{_who(entry)} {entry['cores']:.0%}" for entry in others[:3])
-                cores = sum(entry["cores"] for entry in others)
-                stolen = sum(entry["cores"] for entry in others if entry["name"] == HYPERVISOR)
-                yield place, _Busy(when, cores, stolen, cpus, names, own)
+def _busy(record: Record, circumstances: Circumstances) -> Iterator[_Busy]:
+    """What is known of others beside a record."""
+    if catalogue.row_of(record).layer == "noise":  # others are what it measures
+        return
+    cpus = circumstances.environment(record, "cpu", "threads")
+    launch = circumstances.launches.get(record.raw)
+    during = (launch.load if launch else None) or {}
+    before = circumstances.environment(record, "load", "busy")
+    for when, others, own in (
+        ("just before", before, 0.0),
+        ("meanwhile", during.get("others"), during.get("cores", 0.0)),
+    ):
+        if others and cpus:
+            names = ", ".join(f"{_who(entry)} {entry['cores']:.0%}" for entry in others[:3])
+            cores = sum(entry["cores"] for entry in others)
+            stolen = sum(entry["cores"] for entry in others if entry["name"] == HYPERVISOR)
+            yield _Busy(when, cores, stolen, cpus, names, own)
 
 
 def _who(entry: Mapping[str, Any]) -> str:

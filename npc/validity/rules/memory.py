@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from npc.records.record import Record
@@ -18,13 +18,11 @@ ENOUGH_HUGE: Final = 0.9
     "madvise(2), MADV_HUGEPAGE; Linux, Documentation/admin-guide/mm/transhuge.rst",
     level="note",
 )
-def without_huge_pages(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+def without_huge_pages(record: Record, _: Circumstances) -> Iterator[str]:
     """The memory ladder: its large sets then also wait for walks of the page table."""
-    for place, record in enumerate(records):
-        params = record.params
-        if params.get("pages") == "huge" and float(params.get("huge_pages", 1)) < ENOUGH_HUGE:
-            yield (
-                place,
-                f"{params['huge_pages']} of the memory lay in huge pages: they are off "
-                "(/sys/kernel/mm/transparent_hugepage/enabled) or memory is fragmented",
-            )
+    params = record.params
+    if params.get("pages") == "huge" and float(params.get("huge_pages", 1)) < ENOUGH_HUGE:
+        yield (
+            f"{params['huge_pages']} of the memory lay in huge pages: they are off "
+            "(/sys/kernel/mm/transparent_hugepage/enabled) or memory is fragmented"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from npc.machine.platform import PRECISION_BITS
@@ -24,20 +24,18 @@ _HIGHEST_CLOCK: Final = 2.0
     "memory bandwidth above the nominal one",
     "channels × transfers/s × 8 bytes (JEDEC DDR data sheets); McCalpin, stream.c, rule 1",
 )
-def above_memory(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def above_memory(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """Bandwidths of main memory against ``node.memory_bandwidth``: above it, a cache was measured."""
     limit = circumstances.platform.memory_bandwidth if circumstances.platform else None
-    for place, record in enumerate(records):
-        if limit is None or record.value is None or not of_memory(record):
-            continue
-        ceiling = limit * record.nodes
-        if record.value > ceiling * _TOLERANCE:
-            reason = (
-                f"{format_quantity(record.value, 'B/s')} is above the node's memory bandwidth of "
-                f"{format_quantity(ceiling, 'B/s')}: a cache was measured, or a unit is wrong"
-                + likely_slip(record.value, ceiling, "B/s")
-            )
-            yield place, reason
+    if limit is None or record.value is None or not of_memory(record):
+        return
+    ceiling = limit * record.nodes
+    if record.value > ceiling * _TOLERANCE:
+        yield (
+            f"{format_quantity(record.value, 'B/s')} is above the node's memory bandwidth of "
+            f"{format_quantity(ceiling, 'B/s')}: a cache was measured, or a unit is wrong"
+            + likely_slip(record.value, ceiling, "B/s")
+        )
 
 
 @rule(
@@ -46,19 +44,20 @@ def above_memory(records: Sequence[Record], circumstances: Circumstances) -> Ite
     "cores × Hz × SIMD bits/precision bits × SIMD units × 2 with FMA "
     "(Bartelheimer, Zhu, Neuwirth 2023, table 4), at the highest clock",
 )
-def above_peak(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def above_peak(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """FLOP rates against the peak at the CPU's highest clock, at twice the nominal one if that is unknown."""
-    for place, record, peak in _with_peak(records, circumstances):
-        highest = circumstances.environment(record, "cpu", "frequency", "max_hz")
-        nominal = circumstances.platform.clock_hz if circumstances.platform else None
-        boost = max(1.0, highest / nominal) if highest and nominal else _HIGHEST_CLOCK
-        if record.value is not None and record.value > peak * boost * _TOLERANCE:
-            reason = (
-                f"{format_quantity(record.value, 'FLOP/s')} is above the peak of "
-                f"{format_quantity(peak * boost, 'FLOP/s')} ({boost:.3g} × the nominal clock)"
-                + likely_slip(record.value, peak * boost, "FLOP/s")
-            )
-            yield place, reason
+    peak = _peak(record, circumstances)
+    if peak is None or record.value is None:
+        return
+    highest = circumstances.environment(record, "cpu", "frequency", "max_hz")
+    nominal = circumstances.platform.clock_hz if circumstances.platform else None
+    boost = max(1.0, highest / nominal) if highest and nominal else _HIGHEST_CLOCK
+    if record.value > peak * boost * _TOLERANCE:
+        yield (
+            f"{format_quantity(record.value, 'FLOP/s')} is above the peak of "
+            f"{format_quantity(peak * boost, 'FLOP/s')} ({boost:.3g} × the nominal clock)"
+            + likely_slip(record.value, peak * boost, "FLOP/s")
+        )
 
 
 @rule(
@@ -67,29 +66,24 @@ def above_peak(records: Sequence[Record], circumstances: Circumstances) -> Itera
     "the same peak at clock_hz; a CPU may raise its clock while its power allows",
     level="note",
 )
-def above_nominal(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def above_nominal(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """What only a raised clock explains: true, but clock_hz is not what the cores hold."""
-    for place, record, peak in _with_peak(records, circumstances):
-        if record.value is not None and record.value > peak * _TOLERANCE:
-            reason = (
-                f"{format_quantity(record.value, 'FLOP/s')} is {record.value / peak:.0%} of the peak at "
-                "clock_hz: the clock was raised, or clock_hz is too low"
-            )
-            yield place, reason
+    peak = _peak(record, circumstances)
+    if peak is not None and record.value is not None and record.value > peak * _TOLERANCE:
+        yield (
+            f"{format_quantity(record.value, 'FLOP/s')} is {record.value / peak:.0%} of the peak at "
+            "clock_hz: the clock was raised, or clock_hz is too low"
+        )
 
 
-def _with_peak(
-    records: Sequence[Record], circumstances: Circumstances
-) -> Iterator[tuple[int, Record, float]]:
-    """The FLOP rates with their theoretical peak in FLOP/s, where the platform tells it."""
-    for place, record in enumerate(records):
-        precision = record.params.get("precision", "double")
-        if record.metric != "flops" or circumstances.platform is None:
-            continue
-        for known in PRECISION_BITS:
-            peak = circumstances.platform.peak_flops(known)
-            if known == precision and peak is not None:
-                yield place, record, peak * _nodes_worth(record, circumstances)
+def _peak(record: Record, circumstances: Circumstances) -> float | None:
+    """The theoretical peak of a FLOP rate in FLOP/s, where the platform tells it."""
+    if record.metric != "flops" or circumstances.platform is None:
+        return None
+    precision = record.params.get("precision", "double")
+    peaks = (circumstances.platform.peak_flops(known) for known in PRECISION_BITS if known == precision)
+    peak = next(peaks, None)
+    return None if peak is None else peak * _nodes_worth(record, circumstances)
 
 
 def _nodes_worth(record: Record, circumstances: Circumstances) -> float:

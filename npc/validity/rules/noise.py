@@ -9,14 +9,14 @@ from typing import Final
 
 from npc.records.record import Record
 from npc.records.series import CORE
-from npc.validity.rule import Circumstances, rule
+from npc.validity.rule import Circumstances, rule_of_run
 
 #: A step of a parallel program waits for the slowest of its ranks: what a core loses, all of them lose.
 _LOST: Final = 0.01
 _TIMES: Final = 3.0
 
 
-@rule(
+@rule_of_run(
     "noisy_core",
     "a core that loses more of its time than the node's others",
     "Petrini, Kerbyson, Pakin, SC'03: noise of a single core shows in collectives; Hoefler, Schneider, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
@@ -30,28 +30,26 @@ _RANKS: Final = frozenset({"-n", "-np", "--np", "-c", "--n", "--ntasks"})
     "Open MPI FAQ, 'Oversubscribing Nodes': such ranks yield the CPU while they wait; STREAM and LIKWID: "
     "one thread a CPU",
 )
-def oversubscribed(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+def oversubscribed(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """Ranks a node of the launch's own command line, and threads of the record, against the job's CPUs."""
-    for place, record in enumerate(records):
-        cpus = circumstances.environment(record, "limits", "cpus")
-        if not cpus:
-            continue
-        launch = circumstances.launches.get(record.raw)
-        ranks = _ranks(launch) if launch else None
-        ranks = -(-ranks // record.nodes) if ranks else None
-        threads = record.params.get("threads", "")
-        if ranks and ranks > cpus:
-            yield place, f"{ranks} ranks a node on {cpus} CPUs: they took turns"
-        elif ranks and launch and (how := _may_yield(record, launch, circumstances)):
-            reason = (
-                f"{ranks} ranks on {cpus} CPUs were started with {how}: Open MPI yields them "
-                "while ranks wait, which costs a hundredfold of a small message's latency"
-            )
-            yield place, reason
-        elif threads.isdecimal() and (bound := _bound_to(record)) and int(threads) > bound:
-            yield place, f"{threads} threads of a rank on {bound:.3g} CPUs of its own: they took turns"
-        elif threads.isdecimal() and record.nodes == 1 and int(threads) * (ranks or 1) > cpus:
-            yield place, f"{int(threads) * (ranks or 1)} threads on {cpus} CPUs: they took turns"
+    cpus = circumstances.environment(record, "limits", "cpus")
+    if not cpus:
+        return
+    launch = circumstances.launches.get(record.raw)
+    ranks = _ranks(launch) if launch else None
+    ranks = -(-ranks // record.nodes) if ranks else None
+    threads = record.params.get("threads", "")
+    if ranks and ranks > cpus:
+        yield f"{ranks} ranks a node on {cpus} CPUs: they took turns"
+    elif ranks and launch and (how := _may_yield(record, launch, circumstances)):
+        yield (
+            f"{ranks} ranks on {cpus} CPUs were started with {how}: Open MPI yields them "
+            "while ranks wait, which costs a hundredfold of a small message's latency"
+        )
+    elif threads.isdecimal() and (bound := _bound_to(record)) and int(threads) > bound:
+        yield f"{threads} threads of a rank on {bound:.3g} CPUs of its own: they took turns"
+    elif threads.isdecimal() and record.nodes == 1 and int(threads) * (ranks or 1) > cpus:
+        yield f"{int(threads) * (ranks or 1)} threads on {cpus} CPUs: they took turns"
 
 
 def _bound_to(record: Record) -> float:
@@ -76,18 +74,17 @@ def _bound_to(record: Record) -> float:
     "both ends of a test on one CPU",
     "sched(7): two runnable threads of one CPU take turns; the number is the scheduler's",
 )
-def ends_share_a_cpu(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+def ends_share_a_cpu(record: Record, _: Circumstances) -> Iterator[str]:
     """Server and client of one host that may use one and the same CPU only."""
-    for place, record in enumerate(records):
-        server, client = (record.params.get(f"{side}_cpus", "") for side in ("server", "client"))
-        if not server or not client or record.nodes > 1 or len(set(record.hosts)) > 1:
-            continue
-        try:
-            both = parse_cpus(server) | parse_cpus(client)
-        except ValueError:
-            continue
-        if len(both) == 1:
-            yield place, f"server and client both had CPU {server} only: they took turns"
+    server, client = (record.params.get(f"{side}_cpus", "") for side in ("server", "client"))
+    if not server or not client or record.nodes > 1 or len(set(record.hosts)) > 1:
+        return
+    try:
+        both = parse_cpus(server) | parse_cpus(client)
+    except ValueError:
+        return
+    if len(both) == 1:
+        yield f"server and client both had CPU {server} only: they took turns"
 
 
 def _ranks(launch: Launch) -> int | None:

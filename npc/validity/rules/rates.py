@@ -13,7 +13,7 @@ from npc.records.record import Record
 from npc.records.series import RECEIVED
 from npc.records.units import format_quantity
 from npc.validity.arithmetic import TOLERANCE, contradiction
-from npc.validity.rule import Circumstances, rule
+from npc.validity.rule import Circumstances, rule_of_run
 
 #: IMB prints MB/s and µs with two digits behind the point; its MB were of 2^20 bytes.
 _IMB_RATE_STEP: Final = 0.01 * 2**20
@@ -24,7 +24,7 @@ _IMB_PROGRAM: Final = "IMB-MPI1"
 _RATE_STEP: Final = 0.01e6
 
 
-@rule(
+@rule_of_run(
     "imb_rate",
     "IMB: rate against bytes and time",
     "Intel MPI Benchmarks User Guide, 'IMB-MPI1 Benchmarks': PingPong bytes/t, Sendrecv 2·bytes/t_max, "
@@ -50,7 +50,7 @@ def imb_rate_against_time(records: Sequence[Record], _: Circumstances) -> Iterat
                 yield place, f"{reason} (IMB counts {count} × {bandwidth.size} bytes)"
 
 
-@rule(
+@rule_of_run(
     "message_rate",
     "bandwidth against message rate × size",
     "bandwidth = message rate × message size; OSU osu_mbw_mr.c, perftest_resources.c",
@@ -69,7 +69,7 @@ def bandwidth_against_message_rate(records: Sequence[Record], _: Circumstances) 
             yield place, f"{reason} ({format_quantity(messages, '1/s')} messages of {size} bytes)"
 
 
-@rule(
+@rule_of_run(
     "arrived",
     "the sender counts what the receiver never got",
     "qperf(1): send_bw and recv_bw; RFC 768: UDP gives no guarantee of delivery, nor do UC and UD "

@@ -11,7 +11,7 @@ from npc.records.record import Record
 from npc.records.series import Series
 from npc.records.units import format_quantity, format_size
 from npc.statistics.medians import Summary, summarise
-from npc.validity.rule import Circumstances, rule
+from npc.validity.rule import Circumstances, rule_of_run
 from npc.validity.traffic import of_messages
 
 #: Below this the two medians are the same for anybody who reads a curve.
@@ -19,7 +19,7 @@ _VISIBLE: Final = 0.05
 _METRICS: Final = ("latency", "bandwidth")
 
 
-@rule(
+@rule_of_run(
     "shape",
     "latency or bandwidth falls with the message size",
     "LogGP (Alexandrov et al., SPAA '95): time grows with the size; a switch from eager to rendezvous "

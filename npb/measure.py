@@ -157,7 +157,9 @@ class PairMeasurement:
             with contextlib.suppress(HostLost):
                 tool = self._client_running if node is self._client_node else self._server
                 if tool and node.lost is None:
-                    self._take_output(await node.stop(tool), node is self._server_node)
+                    ended = await node.stop(tool)
+                    if node is self._server_node:
+                        self._server_output.add(ended.output)
         self._client_running = self._server = None
 
     # -- the server ----------------------------------------------------------------------------------
@@ -180,15 +182,12 @@ class PairMeasurement:
         if self._server:
             server, self._server = self._server, None
             signum = _STOP_SIGNALS.get(tool_of(server.argv), signal.SIGTERM)
-            self._take_output(await self._server_node.stop(server, signum), True)
+            ended = await self._server_node.stop(server, signum)
+            self._server_output.add(ended.output)
 
     async def _await_server_end(self, limit_s: float) -> None:
         assert self._server
         await asyncio.wait({self._server.ended}, timeout=limit_s)
-
-    def _take_output(self, ended: ToolEnd, of_server: bool) -> None:
-        if of_server:
-            self._server_output.add(ended.output)
 
     # -- the client ----------------------------------------------------------------------------------
 
@@ -249,7 +248,7 @@ class PairMeasurement:
             return received, ""
         ended = server.ended.result()
         self._server, self._server_observed = None, ended.observed
-        self._take_output(ended, True)
+        self._server_output.add(ended.output)
         received = ended.datagrams - self._datagrams
         if ended.exit == 0:
             return received, ""

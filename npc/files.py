@@ -63,12 +63,12 @@ def read_bytes(path: Path, most: float = LARGEST_DOCUMENT) -> bytes:
         return _all_of(stream, str(path), most)
 
 
-def read_text(path: Path, errors: str = "strict", most: float = LARGEST_DOCUMENT) -> str:
+def read_text(path: Path, errors: str = "strict") -> str:
     """The same as text in UTF-8, with line ends as Python has them; errors: as of `bytes.decode`.
 
     Raises OSError, and `InvalidFile` for what is no such text.
     """
-    content = read_bytes(path, most)
+    content = read_bytes(path)
     try:
         text = content.decode("utf-8", errors)
     except UnicodeDecodeError as error:

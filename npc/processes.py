@@ -65,12 +65,12 @@ def boot() -> str:
         return ""
 
 
-def storage_and_calls(pid: int, root: Path = Path("/")) -> dict[str, int] | None:
+def storage_and_calls(pid: int) -> dict[str, int] | None:
     """What a process and all that it has waited for moved: ``rchar``, ``wchar``, ``syscr``, ``syscw``,
     ``read_bytes``, ``write_bytes``, ``cancelled_write_bytes`` of proc_pid_io(5). A zombie still tells. None
     where the kernel does not (it counts nothing, or the program runs as somebody else)."""
     try:
-        lines = (root / f"proc/{pid}/io").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
         return {name: int(number) for name, _, number in (line.partition(": ") for line in lines)}
     except (OSError, ValueError):
         return None

@@ -73,12 +73,12 @@ def _looked_at(level: float) -> tuple[tuple[int, float] | None, ...]:
     return tuple(looks)
 
 
-def summarise(values: Sequence[float], level: float = LEVEL) -> Summary:
+def summarise(values: Sequence[float]) -> Summary:
     """Median and its interval. Raises ValueError on no values or on one that is not finite."""
     if not values or not all(map(math.isfinite, values)):
         raise ValueError("a median needs at least one value, and finite ones")
     ordered = sorted(values)
-    rank = order_statistic_rank(len(ordered), level)
+    rank = order_statistic_rank(len(ordered), LEVEL)
     middle = median(ordered)
     if rank is None:
         return Summary(len(ordered), middle, None, None, None)

@@ -114,9 +114,9 @@ def fit_noises(readings: Floats, member: Integers, start: SeriesNoise, steps: in
     return noise
 
 
-def fit_noise(readings: Floats, start: NoiseModel, steps: int = 20) -> NoiseModel:
+def fit_noise(readings: Floats, start: NoiseModel) -> NoiseModel:
     """`fit_noises` of one group."""
-    return fit_noises(readings, np.zeros(len(readings), dtype=np.intp), start.alone, steps).of(0)
+    return fit_noises(readings, np.zeros(len(readings), dtype=np.intp), start.alone).of(0)
 
 
 def cautious_noises(readings: Floats, member: Integers, noise: SeriesNoise) -> SeriesNoise:

@@ -1,10 +1,10 @@
 """Lie detectors: reasons why a number that was measured must not be believed, each with its source.
 
 A rule is a pure function of a record, or of a run's records, and of the circumstances they were measured in;
-a new one is a function with the decorator `rule` or `rule_of_run` in a module of ``npc/validity/rules/``. What
-the tool's text alone shows (a failed validation, too few clock ticks) the parsers judge already. A record that
-a rule of level ``invalid`` catches keeps its value and gets its status, so that nothing uses it unasked; a
-``note`` changes no record.
+a new one is a function with the decorator `rule` or `rule_of_run` in a module of ``npc/validity/rules/``.
+What the tool's text alone shows (a failed validation, too few clock ticks) the parsers judge already. A
+record that a rule of level ``invalid`` catches keeps its value and gets its status, so that nothing uses it
+unasked; a ``note`` changes no record.
 
 Sources of the rules are named with them; `npc check --rules` lists all.
 """

@@ -13,7 +13,7 @@ from npc.roofline.models.piecewise import PiecewiseFit, Splits, Sweep
 from npc.statistics.medians import MIN_SAMPLES
 
 #: The error of a prediction is bounded with this probability where there are sizes enough.
-HELD_OUT_LEVEL: Final = 0.95
+_HELD_OUT_LEVEL: Final = 0.95
 
 M = TypeVar("M", bound="PiecewiseLinear")
 
@@ -101,17 +101,17 @@ def relative_errors(logarithms: Sequence[float]) -> list[float]:
     return [math.expm1(error) if error > 0 else -math.expm1(error) for error in logarithms]
 
 
-def held_out_bound(logarithms: Sequence[float], level: float = HELD_OUT_LEVEL) -> tuple[float, float]:
+def held_out_bound(logarithms: Sequence[float]) -> tuple[float, float]:
     """(bound, coverage): |ln(measured/predicted)| of one more size is below the bound with that probability.
 
     The errors at sizes that were left out are taken as exchangeable with the next one; then the k-th
     smallest of n bounds it with probability k/(n + 1) (split conformal prediction: Vovk, Gammerman, Shafer,
     Algorithmic Learning in a Random World, 2005; leave-one-out: Barber et al., Annals of Statistics 49(1),
-    2021). Where n is too small for `level` it is the largest, with n/(n + 1).
+    2021). Where n is too small for that it is the largest, with n/(n + 1).
     """
     ordered = sorted(abs(error) for error in logarithms)
     n = len(ordered)
-    k = min(n, math.ceil(level * (n + 1)))
+    k = min(n, math.ceil(_HELD_OUT_LEVEL * (n + 1)))
     return ordered[k - 1], k / (n + 1)
 
 

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from npc.machine.fabric import Topology
 from npc.npb.pair_readings import PairReadings
-from npc.npb.slow_groups import (
-    EXCEPTIONS,
-    FALSE_AGAIN,
-    FALSE_ALARM,
-    FALSE_SHARE,
-    MIN_SLOWDOWN,
-    GroupSearch,
-)
+from npc.npb.slow_groups import EXCEPTIONS, FALSE_AGAIN, FALSE_ALARM, FALSE_SHARE, MIN_SLOWDOWN, GroupSearch
 from npc.npb.slow_links import FALSE_LINK, LINK_READINGS, LINK_SIGMAS, LINK_SLOWDOWN, link_search
 from npc.npb.unreachable import FALSE_DEAD, unreachable
 from npc.records.pair_verdicts import Better, Localisation, PairResult

@@ -28,14 +28,7 @@ from npc.jobs.progress import Display, WorkpackageRow, row_of
 from npc.jobs.scheduler import Job, SchedulerUnavailable
 from npc.jobs.schedulers import KNOWN
 from npc.jobs.stop import Stop
-from npc.jobs.workpackages import (
-    ON_NODES,
-    REASON,
-    BatchJob,
-    NoRun,
-    Workpackage,
-    read_workpackages,
-)
+from npc.jobs.workpackages import ON_NODES, REASON, BatchJob, NoRun, Workpackage, read_workpackages
 from npc.machine.fabric import expand
 from npc.records.run import WORKPACKAGES
 

@@ -11,12 +11,7 @@ from markupsafe import Markup
 
 from npc.figures.chart import Chart
 from npc.figures.grid import Grid
-from npc.figures.svg import (
-    Legend,
-    draw,
-    draw_grid,
-    legend,
-)
+from npc.figures.svg import Legend, draw, draw_grid, legend
 from npc.records.record import Record
 from npc.records.series import share_taken
 from npc.records.units import format_quantity, format_size

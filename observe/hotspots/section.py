@@ -9,18 +9,7 @@ from typing import Final, NamedTuple
 from npc.observe.hotspots.flame import FlameGraph, flame_figure, flame_graph, kind_of
 from npc.observe.hotspots.kernels import kernel_lines
 from npc.observe.hotspots.records import HOTSPOTS, Hotspot, Hotspots, LoopBound
-from npc.page.blocks import (
-    Block,
-    Cell,
-    Column,
-    Listing,
-    Table,
-    Text,
-    count,
-    number,
-    percent,
-    quantity,
-)
+from npc.page.blocks import Block, Cell, Column, Listing, Table, Text, count, number, percent, quantity
 from npc.records.units import plural
 from npc.report.observed import Observed, overhead_lines
 from npc.report.programs import programs

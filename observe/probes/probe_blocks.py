@@ -10,18 +10,7 @@ from typing import Final, NamedTuple
 from npc.figures.grid import Grid, GridCell
 from npc.figures.scale import log_scale
 from npc.observe.probes.records import Events, NodeRow
-from npc.page.blocks import (
-    BELOW,
-    LONG,
-    Block,
-    Cell,
-    Column,
-    Table,
-    count,
-    grid_figure,
-    percent,
-    quantity,
-)
+from npc.page.blocks import BELOW, LONG, Block, Cell, Column, Table, count, grid_figure, percent, quantity
 from npc.records.units import format_quantity, plural
 from npc.report.observed import Observed
 from npc.report.runs import Report

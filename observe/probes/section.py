@@ -9,17 +9,7 @@ from typing import Final
 from npc.observe.probes.inside_mpi import RankInMpi, inside_mpi
 from npc.observe.probes.probe_blocks import probe_blocks
 from npc.observe.probes.records import PROBES, NodeRow, Probes
-from npc.page.blocks import (
-    LONG,
-    Block,
-    Cell,
-    Column,
-    Listing,
-    Table,
-    count,
-    percent,
-    quantity,
-)
+from npc.page.blocks import LONG, Block, Cell, Column, Listing, Table, count, percent, quantity
 from npc.records.units import format_quantity, several
 from npc.report.observed import Observed, overhead_lines
 from npc.report.programs import programs

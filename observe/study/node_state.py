@@ -25,15 +25,7 @@ if not __package__:  # started by its path
 
 from npc.files import write_whole
 from npc.machine import sysfs
-from npc.observe.study.knobs import (
-    CannotChange,
-    Undo,
-    compete,
-    kept_free,
-    set_frequency,
-    shape,
-    triad,
-)
+from npc.observe.study.knobs import CannotChange, Undo, compete, kept_free, set_frequency, shape, triad
 from npc.processes import LOCAL_RANK, die_with_parent, first_number, read
 from npc.terminal import guard
 

@@ -11,18 +11,7 @@ from npc.figures.allocation import Allocation, maps
 from npc.figures.grid import Grid, GridCell
 from npc.figures.scale import RATIOS
 from npc.machine.fabric import ELSEWHERE, Topology, natural, places
-from npc.page.blocks import (
-    LONG,
-    Block,
-    Cell,
-    Column,
-    Figure,
-    Table,
-    Text,
-    count,
-    grid_figure,
-    number,
-)
+from npc.page.blocks import LONG, Block, Cell, Column, Figure, Table, Text, count, grid_figure, number
 from npc.records.nodes import Hosts
 from npc.records.series import Series
 from npc.report.history import HistoryView

@@ -7,15 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from npc.machine.facts import hardware, software
-from npc.page.blocks import (
-    Block,
-    Cell,
-    Column,
-    Preformatted,
-    Table,
-    Text,
-    count,
-)
+from npc.page.blocks import Block, Cell, Column, Preformatted, Table, Text, count
 from npc.records.launch import Launch
 from npc.records.units import format_duration, several
 from npc.report.runs import Report, Run

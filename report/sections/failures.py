@@ -6,14 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from npc.files import leads_out
-from npc.page.blocks import (
-    Block,
-    Cell,
-    Column,
-    Table,
-    Text,
-    count,
-)
+from npc.page.blocks import Block, Cell, Column, Table, Text, count
 from npc.records.launch import last_words
 from npc.records.record import Record
 from npc.records.units import plural, several

@@ -107,7 +107,7 @@ def held_out_bound(logarithms: Sequence[float]) -> tuple[float, float]:
     The errors at sizes that were left out are taken as exchangeable with the next one; then the k-th
     smallest of n bounds it with probability k/(n + 1) (split conformal prediction: Vovk, Gammerman, Shafer,
     Algorithmic Learning in a Random World, 2005; leave-one-out: Barber et al., Annals of Statistics 49(1),
-    2021). Where n is too small for that it is the largest, with n/(n + 1).
+    2021). Where n is too small for such a bound it is the largest, with n/(n + 1).
     """
     ordered = sorted(abs(error) for error in logarithms)
     n = len(ordered)

@@ -85,7 +85,7 @@ class RankStacks(msgspec.Struct, kw_only=True):
     own: list[tuple[int, int, dict[str, int], dict[str, int]]]
     #: Of the functions with most samples of their own.
     addresses: list[CodeSamples]
-    #: As `npc.machine.processor` describes it, of a node's first rank; empty for others.
+    #: As `npc.observe.hotspots.processor` describes it, of a node's first rank; empty for others.
     processor: dict[str, Any] = {}
 
     def __post_init__(self) -> None:

@@ -108,8 +108,6 @@ def test_the_command_shows_the_parts_before_the_whole(tmp_path: Path) -> None:
     assert (document["folders"], document["limits"]) == ([str(tmp_path)], "machine")
     nothing = npc("advise", "--score", tmp_path)
     assert nothing.returncode == 1 and "No score" in nothing.stdout
-    both = npc(*words, "--try", "1")
-    assert both.returncode == 2 and "--score and --try exclude each other" in both.stderr
     unknown = npc(*words[:-1], "nowhere")
     assert unknown.returncode == 2 and "there is no such platform.toml" in unknown.stderr
 

@@ -239,6 +239,7 @@ def test_what_cannot_be_tried_is_said_with_what_to_do(
 
     assert told("--try", "nothing")[0] == 2
     assert told("--try", "7")[0] == 2 and told("--set", "A=1")[0] == 2
+    assert "--score and --try exclude each other" in told("--score", "--try", "1")[1]
     assert told("--try", "eager_limit", "--set", "A")[0] == 2 == told("--replace", "a", "b")[0]
     code, words = told("--try", "mtu")
     assert code == 1 and "rule mtu had nothing to judge (no TCP test between nodes)" in words

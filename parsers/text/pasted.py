@@ -29,7 +29,6 @@ _HTML_MARK: Final = re.compile(
     r"</?(?:b|strong|em|code|pre|tt|span|font|br|p)(?: [^<>\n]{0,99})?/?>", re.IGNORECASE
 )
 _HTML_CHARACTER: Final = re.compile(r"&(?:lt|gt|amp|quot|nbsp|#39);")
-_TRAILING: Final = re.compile(r"[ \t]{1,999}$", re.MULTILINE)
 #: Before every line at least this many blanks are no part of a tool's own layout; before some lines only, if
 #: these are a block that Markdown shows as it is: so many lines between empty ones.
 _LEAST_INDENTATION: Final = 2
@@ -96,7 +95,8 @@ def undecorated(text: str) -> str:
     text = _BOLD.sub(r"\1", _QUOTE.sub("", text))
     if _HTML_CHARACTER.search(text):
         text = html.unescape(text).replace("\u00a0", " ")
-    return _without_indentation(_TRAILING.sub("", _HTML_MARK.sub("", text)))
+    text = _HTML_MARK.sub("", text)
+    return _without_indentation("\n".join(line.rstrip(" \t") for line in text.split("\n")))
 
 
 def _without_indentation(text: str) -> str:

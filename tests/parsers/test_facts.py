@@ -10,16 +10,17 @@ import pytest
 from npc import parsers
 from npc.records.reading import Reading
 from npc.records.record import OK
+from npc.records.series import identity
 from tests import captured
 from tests.captured import DATA, text_of
 
 
 def values(readings: list[Reading], metric: str, **params: str) -> list[tuple[int | None, float | None]]:
-    """(size, value) of the usable readings of a metric with exactly these qualifiers."""
+    """(size, value) of the usable readings of a metric with exactly these qualifiers, whatever is noted."""
     return [
         (reading.size, reading.value)
         for reading in readings
-        if reading.metric == metric and dict(reading.params) == params and reading.status == OK
+        if reading.metric == metric and identity(reading.params) == params and reading.status == OK
     ]
 
 

@@ -266,7 +266,12 @@ def _summaries(body: str, run: Reading, reverse: bool) -> Iterator[Reading]:
     sums = [line for line in lines if line["stream"] == "SUM"]
     lines = sums or lines
     directions: dict[str, dict[str | None, re.Match[str]]] = {}
+    connected = set(_STREAM.findall(body))
+    strangers = {row["stream"] for row in rows if row["side"]} - connected
+    if len(connected) > 1:  # as many have a sum
+        strangers -= {"SUM"}
     mixed = any(bool(line["jitter"]) != (run.case == "udp") for line in lines)
+    mixed = mixed or bool(connected and strangers)
     for line in lines:
         name = "reverse" if reverse else ""
         if line["end"]:
@@ -278,7 +283,8 @@ def _summaries(body: str, run: Reading, reverse: bool) -> Iterator[Reading]:
     if mixed:
         reason = "the summary is not that of one run"
     elif not directions:
-        cut = "lacks 'sender' and 'receiver': its lines were wrapped or cut" if behind_rule else "is missing"
+        rows_left = any(0 <= rule < row.start() for row in _INTERVAL.finditer(body))
+        cut = "lacks 'sender' and 'receiver': its lines were wrapped or cut" if rows_left else "is missing"
         reason = f"the summary {cut}"
     elif lacking and not sums:
         reason = f"the summary lacks stream {', '.join(sorted(lacking))}"

@@ -24,7 +24,7 @@ from npc.validity.arithmetic import contradiction, last_digit
 #: What an entry has beside those of the JSON: why its numbers cannot be believed.
 CONTRADICTION: Final = "contradiction"
 CUT: Final = "cut off: the text ends before the run status of its group"
-NO_HEADING: Final = "its heading is missing, a line 'NAME: (g=0): rw=…' before the results"
+NO_HEADING: Final = "its heading 'NAME: (g=0): rw=…' is missing; --command can tell what was run"
 
 _QUANTITY: Final = rf"{NUMBER} ?(?:[KMGTPEk]i?)?(?:B|bit)"
 _BEGIN: Final = re.compile(

@@ -53,6 +53,21 @@ def test_one_of_several_streams_is_not_their_sum() -> None:
     assert [reading.status for reading in read("".join(left))] == ["failed: the summary lacks stream 7"]
 
 
+def test_the_summary_of_another_run_is_not_that_of_one_without_its_end() -> None:
+    """As where somebody pastes a server's text without its last lines, and below it a client's summary."""
+    server = "".join(text_of("iperf3", "server_one_off.txt").partition("receiver\n")[:2])
+    several = without_heading(text_of("iperf3", "tcp_bidir_P2_server_output.txt").replace("[RX-C]", ""))
+    assert read(server, "iperf3 -s -1")[0].status == OK
+    assert {reading.status for reading in read(server + several)} == {
+        "failed: the summary is not that of one run"
+    }
+
+
+def without_heading(text: str) -> str:
+    """The last summary of a client, as an excerpt has it."""
+    return text[text.rindex("\n\n[") + 2 :]
+
+
 def test_an_excerpt_without_its_heading_is_told_so() -> None:
     text = text_of("iperf3-formats", "fail_excerpt.txt")
     (reading,) = read(text)
@@ -67,6 +82,10 @@ def test_a_wrapped_summary_is_not_the_old_form_without_sides() -> None:
     assert [(reading.value, reading.status) for reading in read(text)] == [
         (None, "failed: the summary lacks 'sender' and 'receiver': its lines were wrapped or cut")
     ]
+    quoted_printable = text.replace("0%)\nsender", "=\n0%)  sender").replace(
+        "10%)\nreceiver", "=\n10%)  receiver"
+    )
+    assert read(quoted_printable) == read(text)
     old = text_of("iperf3-formats", "v3.1_udp_P2.txt")
     assert {reading.metric for reading in read(old)} == {"bandwidth", "jitter", "loss"}
 

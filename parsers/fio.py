@@ -39,7 +39,7 @@ from npc.parsers.text.documents import documents_in, number_below, object_of
 from npc.parsers.text.documents import object_below as below
 from npc.parsers.text.files import noted
 from npc.parsers.text.fio_entries import CONTRADICTION, CUT, NO_HEADING, FioRun, runs_of_terse, runs_of_text
-from npc.parsers.text.lines import complete_lines, undecorated
+from npc.parsers.text.lines import complete_lines
 from npc.parsers.text.options import words_after
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import contradiction
@@ -111,8 +111,7 @@ ROWS: Final = r" *(?:READ|WRITE|TRIM|read|write|trim) *: (?:IOPS=|bw=|io=)| *cla
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every job of every document; the failure of a run that has none."""
-    whole = "\n" + undecorated(text.replace("\r\n", "\n").replace("\r", "\n"))
-    text = complete_lines(text)
+    whole, text = "\n" + text, complete_lines(text)
     by_command = _command_options(words_after(argv, "fio"))
     groups: dict[tuple[object, ...], list[_Job]] = {}
     explained = False
@@ -150,6 +149,8 @@ def _command_options(words: Sequence[str]) -> dict[str, str]:
 def _jobs(text: str, by_command: Mapping[str, str]) -> tuple[list[_Job], str]:
     """The jobs of every JSON document, and why one of them cannot be read; empty where all could."""
     above, jobs, broken = list(_ABOVE.finditer(text)), [], ""
+    if len(above) != text.count("\n# NPC fio"):
+        return [], "a line '# NPC fio', which tells the node, was wrapped or cut"
     for number, document in enumerate(documents_in(text)):
         content = document.content
         if document.error and '"fio version"' in document.text:

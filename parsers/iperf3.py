@@ -49,8 +49,11 @@ _SUMMARY: Final = re.compile(
     rf"(?: +(?P<retransmits>{WHOLE}))?(?: +(?P<side>sender|receiver))? *(?=\n)"
 )
 _INTERVAL: Final = re.compile(_ROW + r"(?![^\n]*(?:\(omitted\)|sender|receiver) *\n)")
-#: The server's lines that the client repeats, up to an empty one.
-_SERVERS_COPY: Final = re.compile(r"\nServer output:\n(?:[^\n]+\n)+(?=\n)")
+#: The server's lines that the client repeats, up to its own.
+_SERVERS_COPY: Final = re.compile(
+    r"\nServer output:\n"
+    r"(?:(?!Connecting to host |iperf Done\.|\[ *(?:SUM|\d+)\]\[[TR]X-C\])[^\n]*\n)*"
+)
 _RUN_END: Final = re.compile(r"\n(?:iperf Done\.|-{40,}\nServer listening [^\n]*\n-{40,})(?=\n)")
 _BEGIN: Final = re.compile(r"\n(?:Connecting to host |Accepted connection from )")
 #: What ``--title`` puts before every line.
@@ -211,7 +214,7 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
     """Readings of the text form: each run from its first line to the line that ends its summary."""
     if title := _TITLE.search(text):
         text = text.replace(title[0], "\n")
-    text = _SERVERS_COPY.sub("", text)
+    text = _SERVERS_COPY.sub("\n", text)
     runs = [title[0] + body for title, body in sections(_BEGIN, text)]
     error, printed_version = _ERROR.search(text), _VERSION.search(text)  # the version, where -V is given
     if not runs and ("-c" in words or "--client" in words):

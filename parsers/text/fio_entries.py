@@ -68,7 +68,7 @@ _PERCENTILES: Final = re.compile(
 _PERCENTILE: Final = re.compile(rf"({NUMBER})th=\[ *({WHOLE})\]")
 #: The smallest and the largest block of a direction.
 _BLOCK: Final = re.compile(rf"({NUMBER})([KMG]?)(?:i?B)?-({NUMBER})([KMG]?)(?:i?B)?(?=[/,]|$)")
-_TERSE: Final = re.compile(r"\n((?:[345];fio-|2;)[^\n]{200,20000})(?=\n)")
+_TERSE: Final = re.compile(r"\n(?:\*\*)?((?:[345];fio-|2;)[^\n]{200,20000})(?=\n)")
 _NANOSECONDS: Final = {"nsec": 1.0, "usec": 1e3, "msec": 1e6}
 #: Rounding of sums of rounded numbers, and of the fractions that 2.x writes, of 1024 for of 1000.
 _TOLERANCE: Final = 0.02

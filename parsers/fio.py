@@ -38,7 +38,15 @@ from typing import Any, Final
 from npc.parsers.text.documents import documents_in, number_below, object_of
 from npc.parsers.text.documents import object_below as below
 from npc.parsers.text.files import noted
-from npc.parsers.text.fio_entries import CONTRADICTION, CUT, NO_HEADING, FioRun, runs_of_terse, runs_of_text
+from npc.parsers.text.fio_entries import (
+    CONTRADICTION,
+    CUT,
+    NO_HEADING,
+    REPEATED,
+    FioRun,
+    runs_of_terse,
+    runs_of_text,
+)
 from npc.parsers.text.lines import complete_lines
 from npc.parsers.text.options import words_after
 from npc.records.reading import OK, Reading, failed
@@ -185,7 +193,7 @@ def _printed(runs: Sequence[FioRun], by_command: Mapping[str, str]) -> Iterator[
             options = {**by_command, **run.options.get((entry["jobname"], entry["groupid"]), {})}
             if entry.get("jobs", 1) > 1:
                 options["numjobs"] = str(entry["jobs"])
-            missing = ""
+            missing = REPEATED if entry.get("repeated") else ""
             if "cut" in entry:  # of a text
                 unfinished = entry["cut"] or entry["groupid"] not in run.finished
                 missing = CUT if unfinished else "" if "rw" in options else NO_HEADING
@@ -246,8 +254,7 @@ def _test(jobs: Sequence[_Job]) -> Iterator[Reading]:
 def _contradiction(entry: Entry) -> str:
     """What is wrong with rate, bytes and time of a direction; empty if they agree."""
     for part in (below(entry, name) for name in _DIRECTIONS):
-        # 2.x has KiB alone, of bytes too; a text is judged where its digits are known
-        kilo = 1 if "bw_bytes" in part else 1024
+        kilo = 1 if "bw_bytes" in part else 1024  # 2.x has KiB alone; a text is judged by its digits
         moved, runtime = _number(part, "io_bytes"), _number(part, "runtime")
         if moved and runtime and "jobs" not in entry:
             wrong = contradiction(_rate(part), moved * kilo, runtime / 1e3, 2048, 1e-3)

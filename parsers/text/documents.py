@@ -41,7 +41,7 @@ def documents_in(text: str) -> Iterator[Document]:
         begin = brace.start()
         try:
             _, end = decoder.raw_decode(text, begin)
-            error = "" if object_of(text[begin:end]) else "the JSON has a number that is none"
+            error = _error(text[begin:end])
         except json.JSONDecodeError as wrong:
             end = max(wrong.pos, begin + 1)
             rest = "" if wrong.msg.startswith("Unterminated") else text[end : end + _SHOWN].split("\n")[0]
@@ -53,7 +53,25 @@ def documents_in(text: str) -> Iterator[Document]:
         except RecursionError:
             yield Document(begin, text[begin:], {}, "the JSON is nested too deep")
             return
-        yield Document(begin, text[begin:end], object_of(text[begin:end]), error)
+        yield Document(begin, text[begin:end], {} if error else object_of(text[begin:end]), error)
+
+
+def _error(text: str) -> str:
+    """Why a whole object cannot be believed; empty if it can."""
+    try:
+        json.loads(text, object_pairs_hook=_told_once)
+    except ValueError as wrong:
+        return str(wrong)
+    return "" if object_of(text) else "the JSON has a number that is none"
+
+
+def _told_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of pairs. Raises ValueError where a name has two values, as where two runs were mixed."""
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if values.setdefault(name, value) != value:
+            raise ValueError(f"the JSON has two values of {name!r}: of two runs")
+    return values
 
 
 def object_of(text: str) -> dict[str, Any]:

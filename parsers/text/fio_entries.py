@@ -23,6 +23,7 @@ from npc.validity.arithmetic import contradiction, last_digit
 
 #: What an entry has beside those of the JSON: why its numbers cannot be believed.
 CONTRADICTION: Final = "contradiction"
+REPEATED: Final = "several terse lines of one job: clones without group_reporting, or several runs"
 CUT: Final = "cut off: the text ends before the run status of its group"
 NO_HEADING: Final = "its heading 'NAME: (g=0): rw=…' is missing; --command can tell what was run"
 
@@ -129,6 +130,7 @@ def _entry(begin: re.Match[str], lines: str, blocks: str) -> dict[str, Any]:
         "cut": not issued or not parts,
     }
     totals = dict(zip(("read", "write", "trim"), map(int, issued.groups()), strict=True)) if issued else {}
+    names = [part["name"] for part, _ in parts]
     for part, below in parts:
         name, runtime = part["name"], int(part["runtime"])
         total = totals.get(name, sum(totals.values()))
@@ -141,6 +143,8 @@ def _entry(begin: re.Match[str], lines: str, blocks: str) -> dict[str, Any]:
             **_latencies(below),
         }
         block = dict(zip(("read", "write"), blocks.split(","), strict=False)).get(name, "")
+        if names.count(name) > 1:
+            entry.setdefault(CONTRADICTION, f"the {name} line stands there twice: of two runs")
         if wrong := _disagreement(part, old, total, int(block or 0), entry["jobs"]):
             entry.setdefault(CONTRADICTION, wrong)
     return entry
@@ -219,7 +223,15 @@ def _blocks(printed: str) -> str:
 
 
 def runs_of_terse(text: str) -> Iterator[FioRun]:
-    """Every terse line that is whole, as a run with an entry."""
+    """Every terse line that is whole, as a run with an entry; ``repeated`` where another is of its job."""
+    runs = list(_terse_lines(text))
+    names = [(run.entries[0]["jobname"], run.entries[0]["groupid"]) for run in runs]
+    for run, name in zip(runs, names, strict=True):
+        run.entries[0]["repeated"] = names.count(name) > 1
+    yield from {name: run for run, name in zip(runs, names, strict=True)}.values()
+
+
+def _terse_lines(text: str) -> Iterator[FioRun]:
     for match in _TERSE.finditer(text):
         cells = match[1].split(";")
         head = 1 if cells[0] == "2" else 2

@@ -51,6 +51,8 @@ def test_a_terse_line_is_in_kib_and_microseconds(version: int) -> None:
     assert values["operation_rate", "None", "read", ""] == int(cells[read_begin + 2])
     assert values["latency", "None", "read", ""] == pytest.approx(1e-6 * float(cells[read_begin + 34]))
     assert values["latency", "None", "read", "p99"] == pytest.approx(1e-6 * float(p99.partition("=")[2]))
+    (reading,) = read(text + text)
+    assert reading.value is None and "several terse lines of one job" in reading.status
     named = read(text, "fio --name=rand --rw=randrw --bs=4k --size=16M --direct=1")
     settings = {(reading.case, reading.size, reading.params["direct"]) for reading in named}
     assert settings == {("randrw", 4096, "1")}
@@ -122,6 +124,7 @@ def test_a_json_without_its_end_is_cut_and_one_within_other_text_is_read(name: s
         ("text_group.txt", r"IOPS=20\.0k", "IOPS=2.0k"),
         ("text_group.txt", r"READ: bw=78\.2MiB/s \(82\.0MB/s\)", "READ: bw=39.1MiB/s (41.0MB/s)"),
         ("text_group.txt", r"total=8192", "total=4096"),
+        ("text_group.txt", r"(  read: [^\n]*\n)", r"\1\1"),
         ("read_json.txt", r'"bw_bytes" : \d+', '"bw_bytes" : 5592405332'),
     ],
 )

@@ -162,3 +162,12 @@ def test_one_thread_for_all_streams_is_noted(version: str, noted: bool) -> None:
 def test_the_number_of_streams_is_counted_where_no_command_tells_it() -> None:
     text = text_of("iperf3-formats", "v3.1_udp_P2.txt")
     assert {reading.params.get("streams") for reading in read(text)} == {"2"}
+
+
+def test_a_json_with_two_values_of_one_name_is_that_of_two_runs() -> None:
+    text = text_of("iperf3", "server_json.txt")
+    lines = text.splitlines(keepends=True)
+    line = next(line for line in lines[::-1] if '"bits_per_second"' in line and line.endswith(",\n"))
+    (reading,) = read(text.replace(line, line + line.replace(":\t", ":\t1")))
+    assert reading.value is None and "two values of 'bits_per_second'" in reading.status
+    assert read(text.replace(line, line + line)) == read(text)

@@ -62,11 +62,14 @@ _ENGINES: Final = frozenset({"filecreate", "filestat", "filedelete"})
 _DIRECTIONS: Final = ("read", "write", "mixed")
 #: Options by which a job has several sizes of blocks.
 _SEVERAL_SIZES: Final = frozenset({"bsrange", "blocksize_range", "bssplit"})
-#: A line of fio's text, by which one is known whose beginning or end is missing.
-_OWN: Final = re.compile(
-    r"\n[ \t]*(?:[^\n]{0,200}?: \(g(?:roupid)?=\d|Run status group \d|(?:read|write) *: (?:IOPS=|io=)"
-    r"|(?:READ|WRITE): (?:bw|io)=|clat percentiles \(|[345];fio-|2;[^;\n]{1,200};\d+;\d+;\d+;)"
+PROGRAMS: Final = r"fio\.py"
+MARKS: Final = (
+    r'[ \t]*"fio version" ?:|\{ *"fio version"|# NPC fio(?: unavailable)?: |fio-[0-9]+\.[0-9]'
+    r"|2(?:;[^;\n]*){3};[0-9.]+;|[345];fio-[0-9]|[^\n:]+: \(groupid=[0-9]+, jobs=[0-9]+\): err="
 )
+ROWS: Final = r" *(?:READ|WRITE|TRIM|read|write|trim) *: (?:IOPS=|bw=|io=)| *clat percentiles \("
+#: A line of fio's, by which a text is known whose beginning or end is missing.
+_OWN: Final = re.compile(rf"\n(?:{MARKS}|{ROWS}|[ \t]*Run status group [0-9])")
 _HEADING: Final = "looks like fio's output, but it is cut off: no job has its results from beginning to end"
 #: What tells the hosts of ``--client`` apart.
 _HOST: Final = ("hostname", "port")
@@ -107,14 +110,6 @@ class _Job:
         if "part" in self.head:  # nodes differ in what they could write in the time there was
             return "part", self.head["part"], *names
         return self.document, *names, tuple(sorted(self.options.items()))
-
-
-PROGRAMS: Final = r"fio\.py"
-MARKS: Final = (
-    r'[ \t]*"fio version" ?:|\{ *"fio version"|# NPC fio(?: unavailable)?: |fio-[0-9]+\.[0-9]'
-    r"|2(?:;[^;\n]*){3};[0-9.]+;|[345];fio-[0-9]|[^\n:]+: \(groupid=[0-9]+, jobs=[0-9]+\): err="
-)
-ROWS: Final = r" *(?:READ|WRITE|TRIM|read|write|trim) *: (?:IOPS=|bw=|io=)| *clat percentiles \("
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -241,7 +236,7 @@ def _test(jobs: Sequence[_Job]) -> Iterator[Reading]:
         of = {**params, "direction": name} if word in _MIXED or len(done) > 1 else params
         size = None if of_names else _block(first, name)
         parts = [below(job.entry, name) for job in jobs]
-        longest = max(_number(part, "runtime") or 0.0 for part in parts)
+        longest = max(number_below(part, "runtime") or 0.0 for part in parts)
         short = f"invalid: it took {longest:g} ms, and fio counts whole ones: more bytes or files are needed"
         for metric, value, more in _values(parts, of_names):
             too_short = metric != "latency" and longest < _SHORTEST_MS
@@ -255,7 +250,7 @@ def _contradiction(entry: Entry) -> str:
     """What is wrong with rate, bytes and time of a direction; empty if they agree."""
     for part in (below(entry, name) for name in _DIRECTIONS):
         kilo = 1 if "bw_bytes" in part else 1024  # 2.x has KiB alone; a text is judged by its digits
-        moved, runtime = _number(part, "io_bytes"), _number(part, "runtime")
+        moved, runtime = number_below(part, "io_bytes"), number_below(part, "runtime")
         if moved and runtime and "jobs" not in entry:
             wrong = contradiction(_rate(part), moved * kilo, runtime / 1e3, 2048, 1e-3)
             if wrong:
@@ -302,17 +297,12 @@ def _error(job: _Job) -> str:
     return f"{host}: {reason}" if isinstance(host, str) else reason
 
 
-def _number(part: Entry, name: str) -> float | None:
-    """A number of a document; None where there is none."""
-    return number_below(part, name)
-
-
 def _operations(part: Entry) -> float:
     """Operations of a direction; before 2.2, and in terse lines, as their rate and the run time tell."""
-    count = _number(part, "total_ios")
+    count = number_below(part, "total_ios")
     if count is not None:
         return count
-    return (_number(part, "iops") or 0.0) * (_number(part, "runtime") or 0.0) / 1e3
+    return (number_below(part, "iops") or 0.0) * (number_below(part, "runtime") or 0.0) / 1e3
 
 
 def _block(job: _Job, direction: str) -> int | None:
@@ -333,9 +323,9 @@ def _values(parts: Sequence[Entry], of_names: bool) -> Iterator[tuple[str, float
     """(metric, value, params) of a direction by the entries of all who took part."""
     rates = [_rate(part) for part in parts]
     if len(parts) == 1:
-        rate, operations = rates[0], _number(parts[0], "iops") or 0.0
+        rate, operations = rates[0], number_below(parts[0], "iops") or 0.0
     else:
-        longest = max(_number(part, "runtime") or 0.0 for part in parts) / 1e3
+        longest = max(number_below(part, "runtime") or 0.0 for part in parts) / 1e3
         rate = _together(parts, "io_bytes", longest) or sum(rates)
         operations = sum(map(_operations, parts)) / longest if longest else 0.0
     if rate and not of_names:
@@ -343,7 +333,7 @@ def _values(parts: Sequence[Entry], of_names: bool) -> Iterator[tuple[str, float
     if operations:
         yield "operation_rate", operations, {}
     for name, unit in (("lat_ns", 1e-9), ("lat", 1e-6), ("clat_ns", 1e-9), ("clat", 1e-6)):
-        weighed = [(_number(below(part, name), "mean") or 0.0, _operations(part)) for part in parts]
+        weighed = [(number_below(below(part, name), "mean") or 0.0, _operations(part)) for part in parts]
         count = sum(number for _, number in weighed)
         if count and all(mean for mean, number in weighed if number):
             yield "latency", unit * sum(mean * number for mean, number in weighed) / count, {}
@@ -362,15 +352,15 @@ def _values(parts: Sequence[Entry], of_names: bool) -> Iterator[tuple[str, float
 
 def _rate(part: Entry) -> float:
     """Bytes a second of a direction; 2.x has KiB alone."""
-    exact = _number(part, "bw_bytes")
-    return exact if exact is not None else 1024 * (_number(part, "bw") or 0.0)
+    exact = number_below(part, "bw_bytes")
+    return exact if exact is not None else 1024 * (number_below(part, "bw") or 0.0)
 
 
 def _together(parts: Sequence[Entry], name: str, longest: float) -> float:
     """The sum over the longest run time; 0 without one, and where bytes are KiB, as in 2.x."""
     if not longest or any("bw_bytes" not in part for part in parts):
         return 0.0
-    return sum(_number(part, name) or 0.0 for part in parts) / longest
+    return sum(number_below(part, name) or 0.0 for part in parts) / longest
 
 
 def _percentiles(times: Sequence[Entry], parts: Sequence[Entry]) -> Iterator[tuple[float, float]]:
@@ -380,7 +370,7 @@ def _percentiles(times: Sequence[Entry], parts: Sequence[Entry]) -> Iterator[tup
     if len(times) == 1:
         table = {_float(name): name for name in below(times[0], "percentile")}
         for point in wanted:
-            value = _number(below(times[0], "percentile"), table.get(point, ""))
+            value = number_below(below(times[0], "percentile"), table.get(point, ""))
             if value:
                 yield point, value
         return

@@ -10,40 +10,63 @@ time from the first open to the last close.
 ``processes`` those of a node; ``block`` (``-b``) and ``segments`` (``-s``) say how the file is divided.
 IO500's ior-easy is {"files": "process"} with large transfers, its ior-hard {"files": "shared"} with 47008 B.
 
-A run with an error has failed; one that found wrong data when it read is invalid. Source: src/ior-output.c of
-IOR, https://ior.readthedocs.io.
+A run with an error has failed; one that found wrong data when it read is invalid. So is a row that the rest
+of the text contradicts: the lines ``Max Write`` and ``Max Read``, the repetitions in the table ``Results``,
+its own extremes, its operations a second, which are its bytes a second by the transfer size; and a table with
+an operation twice. A table without the head of its run, or a run by a script (``-f``), has no ``direct``.
+
+Source: src/ior-output.c of IOR, https://ior.readthedocs.io.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any, Final
 
 from npc.parsers.text.documents import number_below, object_of
+from npc.parsers.text.endings import why_ended
 from npc.parsers.text.files import place_of_files
 from npc.parsers.text.lines import NUMBER, complete_lines, sections
 from npc.records.reading import OK, Reading, failed
+from npc.validity.arithmetic import last_digit
 
 _RUN: Final = re.compile(r"\n(?:IOR-(\d[\w.+-]{0,40}): MPI Coordinated Test of Parallel I/O|(?=\{[ \t]*\n))")
-_SUMMARY: Final = re.compile(r"\nSummary of all tests:[^\n]*\n(Operation +Max\(MiB\) [^\n]{1,500})(?=\n)")
+_SUMMARY: Final = re.compile(r"\n(Operation +Max\(MiB\) [^\n]{1,500})(?=\n)")
 _ROW: Final = re.compile(r"\n(write|read) ([^\n]{20,1000})(?=\n)")
+#: One repetition: the operation, its bandwidth.
+_REPETITION: Final = re.compile(rf"\n(write|read) +({NUMBER})(?: +[0-9.e+-]{{1,20}}){{6,12}} *(?=\n)")
+_MOST: Final = re.compile(rf"\nMax (Write|Read): +({NUMBER}) MiB/sec[^\n]*(?=\n)")
+#: What begins the options of each test of a script, and its number.
+_TEST: Final = re.compile(r"\nTest(?:ID +: ([0-9]{1,6})| ([0-9]{1,6}) started: [^\n]*)(?=\n)")
 _COMMAND: Final = re.compile(r"\nCommand line(?: used)? *: ([^\n]{1,4000})(?=\n)")
-_KIND: Final = re.compile(r"\n(type|ordering in a file) +: (\w+)[^\n]*(?=\n)")
+#: Of 3.0 and 3.1 ``access = …, collective`` and ``random offsets``.
+_COLLECTIVE: Final = re.compile(r"\n\s*(?:type +: |access += [^\n,]*, |\"type\": \")collective\b")
+_RANDOM: Final = re.compile(r"\n\s*(?:ordering in a file +[:=] ?|\"ordering in a file\": \")random\b")
+_OLD_SUMMARY: Final = "\nOperation  Max (MiB)  Min (MiB)"
+#: A part of a text whose head and summary are not there.
+_EXCERPT: Final = re.compile(
+    rf"\naccess +bw\(MiB/s\) |{_MOST.pattern}|\n(?:write|read)(?: +(?:{NUMBER}|NA)){{19}} "
+)
 _ERROR: Final = re.compile(r"\n(?:ior )?ERROR: ([^\n]+)(?=\n)")
 _WRONG: Final = re.compile(r"[Ii]ncorrect data on (?:read|write)")
 #: Past the page cache, as 4.x has it, as 3.x had it, and as both take it.
 _DIRECT: Final = re.compile(r"(?:^| )(?:--posix\.odirect|-B)(?: |$)|\b(?i:useO_DIRECT)=1\b")
+_SCRIPT: Final = re.compile(r" -f(?: |$)")
 _PROGRAM: Final = re.compile(r"(?:^|[\s/])ior(?:\s|$)", re.IGNORECASE)
 _MIB: Final = 2.0**20
+#: Rates are printed with two digits after the point.
+_ROUNDING: Final = 0.0101
 #: Column of the text → field of the JSON.
 _FIELDS: Final[Mapping[str, str]] = {
     "Max(MiB)": "bwMaxMIB", "Min(MiB)": "bwMinMIB", "Mean(MiB)": "bwMeanMIB", "Max(OPs)": "OPsMax",
     "Min(OPs)": "OPsMin", "Mean(OPs)": "OPsMean", "#Tasks": "numTasks", "tPN": "tasksPerNode",
     "reps": "repetitions", "fPP": "filePerProc", "segcnt": "segmentCount", "blksiz": "blockSize",
-    "xsize": "transferSize", "API": "API",
+    "xsize": "transferSize", "API": "API", "Test#": "TestID",
 }  # fmt: skip
 _PRINTED: Final = ("Mean(MiB)", "#Tasks", "tPN", "reps", "fPP", "xsize", "API")
+_NO_HEADING: Final = "looks like IOR, but its heading is missing: size and units cannot be known"
 
 Row = Mapping[str, Any]
 PROGRAMS: Final = r"(?i:ior)"
@@ -61,12 +84,18 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     text = complete_lines(text)
     runs = list(sections(_RUN, text))
     place = place_of_files(text)
+    above = text[: runs[0][0].start() + 1] if runs else text
+    for lines, rows in _tables(above):
+        yield from _table(rows, lines, place, "")
     for run, lines in runs:
         yield from _run(run[1] or "", lines, place)
-    if not runs:
+    if not runs and not _SUMMARY.search(text):
         error = _ERROR.search(text)
-        if error or any(_PROGRAM.search(word) for word in argv):
-            yield failed("write", "bandwidth", error[1] if error else "no result was printed")
+        if not error and _EXCERPT.search(text):
+            yield failed("write", "bandwidth", _NO_HEADING)
+        elif error or any(_PROGRAM.search(word) for word in argv):
+            reason = error[1] if error else why_ended(text) or "no result was printed"
+            yield failed("write", "bandwidth", reason)
 
 
 def _run(version: str, lines: str, place: Mapping[str, str]) -> Iterator[Reading]:
@@ -78,35 +107,87 @@ def _run(version: str, lines: str, place: Mapping[str, str]) -> Iterator[Reading
     words = str(document.get("Command line", command[1] if command else ""))
     summary = document.get("summary")
     rows: list[Row] = [row for row in summary if isinstance(row, dict)] if isinstance(summary, list) else []
-    rows = rows or list(_rows(lines))
-    kinds = dict(_KIND.findall(lines))
-    params = {**place, "direct": "1" if _DIRECT.search(words) else "0"}
-    if kinds.get("type") == "collective" or '"type": "collective"' in lines:
-        params["type"] = "collective"
-    if kinds.get("ordering in a file") == "random" or '"ordering in a file": "random"' in lines:
-        params["ordering"] = "random"
+    tables = [(lines, rows)] if rows else list(_tables(lines))
+    params = dict(place)
+    if len(tables) < 2 and not _SCRIPT.search(words):  # of several nobody knows whose options these are
+        params["direct"] = "1" if _DIRECT.search(words) else "0"
     error = _ERROR.search(lines)
-    status = "invalid: other data was read than had been written" if _WRONG.search(lines) else OK
-    whole = [row for row in rows if _number(row, "bwMeanMIB")]
-    if error or not whole:
-        yield failed("write", "bandwidth", error[1] if error else "no summary was printed", params=params)
-    for row in whole if not error else ():
-        yield from _operation(row, params, status, version)
+    if error or not any(rows for _, rows in tables):
+        yield failed("write", "bandwidth", error[1] if error else _why(lines), params=params)
+    for own_lines, rows in tables if not error else ():
+        yield from _table(rows, own_lines, params, version)
 
 
-def _rows(lines: str) -> Iterator[Row]:
-    """The rows of the text's summary, by the names of its columns, as the JSON calls them."""
-    heading = _SUMMARY.search(lines)
-    if not heading:
-        return
-    columns = heading[1].split()
-    if not set(_PRINTED) <= set(columns):
-        return
-    for row in _ROW.finditer(lines, heading.end()):
-        cells = [row[1], *row[2].split()]
-        if len(cells) == len(columns):
-            named = dict(reversed(list(zip(columns, cells, strict=True))))  # of two StdDev the first
-            yield {"operation": row[1], **{_FIELDS[name]: named[name] for name in _FIELDS if name in named}}
+def _why(lines: str) -> str:
+    """Why a run has no row of a summary."""
+    if _SUMMARY.search(lines):
+        return "neither heading nor rows of the summary are whole"
+    if _OLD_SUMMARY in lines:
+        return "the summary of IOR 2 is not read"
+    return why_ended(lines) or "no summary was printed"
+
+
+def _tables(lines: str) -> Iterator[tuple[str, list[Row]]]:
+    """The rows below each heading of a summary, with the lines since the heading before it. The names in a
+    row are the JSON's; one that is not whole has its operation alone."""
+    begun = 0
+    for heading, below in sections(_SUMMARY, lines):
+        columns = heading[1].split()
+        rows: list[Row] = []
+        for row in _ROW.finditer(below) if set(_PRINTED) <= set(columns) else ():
+            cells = [row[1], *row[2].split()]
+            named = {}
+            if len(cells) == len(columns):
+                named = dict(reversed(list(zip(columns, cells, strict=True))))  # of two StdDev the first
+            fields = {field: named[name] for name, field in _FIELDS.items() if name in named}
+            rows.append({"operation": row[1], **fields})
+        yield lines[begun : heading.end() + len(below)], rows
+        begun = heading.end()
+
+
+def _table(rows: Sequence[Row], lines: str, params: Mapping[str, str], version: str) -> Iterator[Reading]:
+    """Readings of the rows of a summary, and what the lines of its run say of them."""
+    keys = [(row.get("operation"), row.get("TestID")) for row in rows]
+    tests = {test[1] or test[2]: below for test, below in sections(_TEST, lines)}
+    for row, key in zip(rows, keys, strict=True):
+        options = tests.get(str(key[1]), lines)
+        of = dict(params)
+        if _COLLECTIVE.search(options):
+            of["type"] = "collective"
+        if _RANDOM.search(options):
+            of["ordering"] = "random"
+        if _WRONG.search(lines):
+            reason = "other data was read than had been written"
+        elif keys.count(key) > 1:
+            reason = "several programs wrote this table"
+        else:
+            reason = _contradiction(row, options)
+        yield from _operation(row, of, f"invalid: {reason}" if reason else OK, version)
+
+
+def _contradiction(row: Row, lines: str) -> str:
+    """What of a row contradicts itself or the lines of its test; empty if nothing does."""
+    operation, size = str(row.get("operation")), _number(row, "transferSize") / _MIB
+    most, least, mean, rate = (
+        _number(row, name) for name in ("bwMaxMIB", "bwMinMIB", "bwMeanMIB", "OPsMean")
+    )
+    if most and not least - _ROUNDING <= mean <= most + _ROUNDING:
+        return f"the mean {mean} MiB/s is not between {least} and {most}"
+    if rate and size and abs(rate * size - mean) > _ROUNDING * (1 + size):
+        return f"{rate} operations a second of {size:g} MiB are not {mean} MiB/s"
+    printed = [rate for name, rate in _MOST.findall(lines) if name.lower() == operation]
+    if printed and most and not any(abs(float(rate) - most) <= _ROUNDING for rate in printed):
+        return f"{operation}'s maximum is {most} MiB/s, but: Max {operation.title()} {printed[-1]}"
+    repetitions = [rate for name, rate in _REPETITION.findall(lines) if name == operation]
+    if repetitions and len(repetitions) == _number(row, "repetitions"):
+        rates = [float(rate) for rate in repetitions]
+        step = max(map(last_digit, repetitions)) + _ROUNDING
+        for name, value, of_rows in (
+            ("maximum", most, max(rates)), ("minimum", least, min(rates)), ("mean", mean, fmean(rates)),
+        ):  # fmt: skip
+            if value and abs(value - of_rows) > step:
+                return f"the {name} is {value} MiB/s, that of the repetitions {of_rows:g} MiB/s"
+    return ""
 
 
 def _number(row: Row, name: str) -> float:
@@ -120,6 +201,9 @@ def _number(row: Row, name: str) -> float:
 def _operation(row: Row, params: Mapping[str, str], status: str, version: str) -> Iterator[Reading]:
     case, shared = str(row.get("operation")), str(row.get("filePerProc")) == "0"
     if case not in ("write", "read"):
+        return
+    if not _number(row, "bwMeanMIB"):
+        yield failed(case, "bandwidth", "its row of the summary is not whole", params=params)
         return
     of = {"api": str(row.get("API")), "files": "shared" if shared else "process", **params}
     for name, field in (

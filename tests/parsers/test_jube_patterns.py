@@ -78,6 +78,7 @@ NOT_FOR_A_PATTERN: Final = {
             "udp_ul_m65507",
         ]
     },
+    ("ior", "v4.1.0_collective_v.txt"): "the best of several repetitions: NPC's step makes one",
     ("blas", "openblas_tiny.txt"): "calls too short for the clock: a comparison of numbers",
 }
 

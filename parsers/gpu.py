@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from npc.parsers.text.lines import NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
+from npc.parsers.text.runs import of_one_run
 from npc.parsers.text.tables import rows_of
 from npc.records.reading import OK, Reading, failed
 from npc.records.units import format_quantity
@@ -105,9 +106,9 @@ def parse(text: str, argv: Sequence[str] = ()) -> Readings:
     for part, lines in launches:
         case, metric = _FAILURES[part]
         if part == "peers":
-            yield from _peers(lines)
+            yield from of_one_run(_peers(lines))
         for gpu, below in sections(_GPU, lines):
-            yield from _of_gpu(part, gpu, below)
+            yield from of_one_run(_of_gpu(part, gpu, below))
             if _END not in below:
                 yield failed(case, metric, reason or f"{part} was not ended", params={"gpu": gpu[1]})
         if _END not in lines and not _GPU.search(lines):

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -32,6 +33,10 @@ from npc.records.reading import OK, Reading, failed
 _RUN: Final = re.compile(
     r"\n(?:HPCG-Benchmark\nversion=(\S{1,40})|\S{1,80} version: V?([0-9.]{1,20})\nRelease date: [^\n]*)(?=\n)"
 )
+#: What every result file has, whatever its title lines; and its own form since 3.1.
+_MACHINE: Final = re.compile(r"\nMachine Summary(?:=|:[ \t]*)(?=\n)")
+_VERSION: Final = re.compile(r"\n[^\n]{0,80}\bversion ?[:=] ?V?([0-9][0-9.]{0,19})[^\n]*(?=\n)")
+_EQUATION: Final = "Machine Summary::Distributed Processes="
 _TERMINAL: Final = re.compile(r"\n(?:rocHPCG version: |HPCG result is VALID with |Start of application \()")
 _RESULT: Final = "Final Summary::HPCG result is"
 _RATING: Final = f"{_RESULT} VALID with a GFLOP/s rating of"
@@ -60,6 +65,7 @@ _QUANTITIES: Final[tuple[tuple[str, str, str, float, Mapping[str, str]], ...]] =
     *((f"HPCG_{part}", "time", f"Benchmark Time Summary::{part}", 1.0, {}) for part in _PARTS),
     ("HPCG_DDOT", "time", "DDOT Timing Variations::Avg DDOT MPI_Allreduce time", 1.0, {"part": "allreduce"}),
 )
+_COUNTED: Final = {key for _, _, key, _, _ in _QUANTITIES}
 _PARAMS: Final = {
     "processes": "Machine Summary::Distributed Processes",
     "threads": "Machine Summary::Threads per processes",
@@ -81,22 +87,36 @@ ROWS: Final = r"(?:Final Summary|GFLOP/s Summary|Benchmark Time Summary)\b"
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every result file in the text; the failure of a text with nothing but what HPCG prints."""
     text = complete_lines(text)
-    runs = list(sections(_RUN, text))
-    for title, body in runs:
+    runs = [(title[1] or title[2], body) for title, body in sections(_RUN, text)]
+    if not runs and _MACHINE.search(text):  # below other lines than those
+        version = _VERSION.search(text)
+        runs = [(version[1] if version else "", text)]
+    for version_of_run, body in runs:
         lines = body.split("\n")
-        equations = (line.split("=", 1) for line in lines if "=" in line)
-        yield from _run(title[1] or title[2], dict(equations) if title[1] else _indented(lines))
+        entries = _equations(lines) if _EQUATION in body else _indented(lines)
+        if several := {key for key, values in entries.items() if key in _COUNTED and len(set(values)) > 1}:
+            yield failed("HPCG", "flops", f"several results in one: {min(several)} stands twice")
+            continue
+        yield from _run(version_of_run, {key: values[-1] for key, values in entries.items()})
     if not runs and _TERMINAL.search(text):
         yield failed("HPCG", "flops", "only HPCG's result file (HPCG-Benchmark_*.txt, *.yaml) is read")
 
 
-def _indented(lines: Sequence[str]) -> dict[str, str]:
-    """The entries of an indented file by the keys that 3.1 gives them."""
-    section, entries = "", {}
+def _equations(lines: Sequence[str]) -> dict[str, list[str]]:
+    """The values of each key."""
+    entries: defaultdict[str, list[str]] = defaultdict(list)
+    for key, value in (line.split("=", 1) for line in lines if "=" in line):
+        entries[key].append(value)
+    return entries
+
+
+def _indented(lines: Sequence[str]) -> dict[str, list[str]]:
+    """The values of an indented file by the keys that 3.1 gives them."""
+    section, entries = "", defaultdict(list)
     for line in lines:
         key, _, value = line.partition(":")
         if line.startswith(" "):
-            entries[f"{section}::{key.strip()}"] = value.strip()
+            entries[f"{section}::{key.strip()}"].append(value.strip())
         else:
             section = key.strip("_ ")
     return entries

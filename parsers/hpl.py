@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines, sections
+from npc.parsers.text.runs import of_one_run
 from npc.records.reading import OK, Reading, failed
 
 #: The banner; NVIDIA's has a line of its own above HPL's.
@@ -29,7 +30,7 @@ _RUN: Final = re.compile(
     r"|HPLinpack ([0-9][0-9a-z.]{0,19}) [^\n]*)(?=\n)"
 )
 _ROW: Final = re.compile(
-    rf"\n(W[A-Z0-9]{{2,20}})((?: +{WHOLE}){{4}}) +({SCIENTIFIC}) +({SCIENTIFIC})"
+    rf"\n(W[A-Z0-9o]{{2,20}})(?: +[0-9]{{3}})?((?: +{WHOLE}){{4}}) +({SCIENTIFIC}) +({SCIENTIFIC})"
     rf"(?: +\( *{SCIENTIFIC}\))?[ \t]*(?=\n)"
 )
 _RESIDUAL: Final = re.compile(r"\n\|\|Ax-b\|\|_oo ?/[^\n]*\.{3,} (PASSED|FAILED)(?=\n)")
@@ -75,6 +76,22 @@ def _run(version: str, body: str) -> Iterator[Reading]:
     first = _ROW.search(body)
     mixed = _MIXED in body or (first and _MIXED_NAME.search(body, 0, first.start()))
     rows = [] if mixed else list(sections(_ROW, body))
+    yield from of_one_run(_rows(rows, version))
+    if rows:
+        return
+    error, others = _ERROR.search(body), [why for pattern, why in _OTHERS if pattern.search(body)]
+    if mixed:
+        yield failed("HPL", "flops", _MIXED_REFUSED)
+    elif others:
+        yield failed("HPL", "flops", others[0])
+    elif error or version:
+        early = "the run ended before its first result"
+        reason = "it finished, and none of its rows is known" if _FINISHED.search(body) else early
+        yield failed("HPL", "flops", error[1] if error else reason)
+
+
+def _rows(rows: Sequence[tuple[re.Match[str], str]], version: str) -> Iterator[Reading]:
+    """Readings of each row, which has its residuals below it."""
     for row, below in rows:
         variant, integers, time, rate = row.group(1, 2, 3, 4)
         n, *grid = integers.split()
@@ -89,14 +106,3 @@ def _run(version: str, body: str) -> Iterator[Reading]:
             if not value:  # a time that is rounded to nothing
                 continue
             yield Reading("HPL", metric, value, 8 * order**2, status, params, version)
-    if rows:
-        return
-    error, others = _ERROR.search(body), [why for pattern, why in _OTHERS if pattern.search(body)]
-    if mixed:
-        yield failed("HPL", "flops", _MIXED_REFUSED)
-    elif others:
-        yield failed("HPL", "flops", others[0])
-    elif error or version:
-        early = "the run ended before its first result"
-        reason = "it finished, and none of its rows is known" if _FINISHED.search(body) else early
-        yield failed("HPL", "flops", error[1] if error else reason)

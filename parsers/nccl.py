@@ -29,7 +29,9 @@ from typing import Any, Final
 
 from npc.document import below
 from npc.files import parse_json
+from npc.parsers.text.endings import why_ended
 from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.runs import of_one_run
 from npc.parsers.text.tables import rows_of
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import row_contradiction
@@ -67,6 +69,7 @@ _BUS: Final = {
 _PLACES: Final = ("out-of-place", "in-place")
 #: What the JSON of nccl-tests and of rccl-tests is known by; our columns → their keys.
 _KEYS: Final = ('"nccl_version"', '"numCycle"')
+_JSON: Final = re.compile(r"^[ \t]*(?:\{|\[\s*\{)", re.MULTILINE)
 _NCCL: Final = {"time": "time", "algbw": "alg_bw", "busbw": "bus_bw", "#wrong": "nwrong"}
 _RCCL: Final = {"size": "size", "type": "type", "redop": "redop", "time": "time", "algbw": "algBw",
                 "busbw": "busBw", "#wrong": "wrong"}  # fmt: skip
@@ -88,15 +91,15 @@ ROWS: Final = (
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several runs, row by row; the failure of a run without a row or with an error."""
     expected = _case("", argv)
-    if text.lstrip()[:1] in ("{", "[") and any(key in text for key in _KEYS):
-        yield from _document(text, argv)
+    if any(key in text for key in _KEYS) and (begin := _JSON.search(text)):
+        yield from _document(text[begin.start() : max(text.rfind("}"), text.rfind("]")) + 1], argv)
         return
     text = complete_lines(text)
     runs = [(*title.groups(""), body) for title, body in sections(_TITLE, text)]
     if not runs and _HEADING.search(text):
         runs = [("", "", text)]
     for version, program, body in runs:
-        yield from _run(version, _case(program, argv), body)
+        yield from of_one_run(_run(version, _case(program, argv), body))
     error = _ERROR.search(text)
     if not runs and _CSV.search(text):
         yield failed(expected, "bandwidth", "the CSV of rccl-tests is not read; its text and JSON are")
@@ -118,9 +121,18 @@ def _run(version: str, case: str, body: str) -> Iterator[Reading]:
     if len(starts) not in (1, 2) or not len(starts) == names.count("algbw") == names.count("busbw"):
         yield failed(case, "bandwidth", f"unknown columns: {headings[0][1]}")
         return
-    rows = rows_of(body[headings[0].end() :], [_CELLS.get(name, _WORD) for name in names])
+    if names[-1] not in ("#wrong", "error"):
+        yield failed(case, "bandwidth", "its heading ends before the column #wrong: it was wrapped or cut")
+        return
+    lines = body[headings[0].end() :]
+    rows = rows_of(lines, [_CELLS.get(name, _WORD) for name in names])
+    if not rows and "redop" in names:  # blank where a collective reduces nothing
+        place = names.index("redop")
+        without = [*names[:place], *names[place + 1 :]]
+        rows = rows_of(lines, [_CELLS.get(name, _WORD) for name in without])
+        rows = [[*row[:place], "none", *row[place:]] for row in rows]
     if not rows and not error:
-        yield failed(case, "bandwidth", "no row is whole")
+        yield failed(case, "bandwidth", why_ended(lines) or "no row is whole")
     listed = {int(rank) for rank in _RANK.findall(body)}
     ranks = max(listed, default=-1) + 1
     sure = len(listed) == ranks and "..." not in body[: headings[0].start()]

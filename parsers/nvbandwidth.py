@@ -23,6 +23,7 @@ from npc.document import below, entries
 from npc.parsers.text.documents import object_of
 from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from npc.parsers.text.options import option
+from npc.parsers.text.runs import of_one_run
 from npc.records.reading import OK, Reading, failed
 
 _VERSION: Final = re.compile(r"\nnvbandwidth Version: v?([0-9.]{1,20})(?=\n)")
@@ -30,10 +31,14 @@ _TEST: Final = re.compile(r"\nRunning (\w{1,80})\.(?=\n)")
 _HEADING: Final = re.compile(r"\n(mem[^\n]{1,100} \((?:GB/s|ns)\))\n[ 0-9]+(?=\n)")
 _ROW: Final = re.compile(rf"\n *({WHOLE})((?: +(?:{NUMBER}|N/A))+) *(?=\n)")
 _SUM: Final = re.compile(rf"\nSUM \w{{1,80}} ({NUMBER})(?=\n)")
-_ERROR: Final = re.compile(r"\n(?:ERROR|Error|\[[A-Z_]*ERROR[A-Z_]*\]):? ?([^\n]+)(?=\n)")
+_ERROR: Final = re.compile(
+    r"\n ?(?:(?:ERROR|Error|\[[A-Z_]*ERROR[A-Z_]*\]):? ?([^\n]+)"
+    r"|(Invalid value when checking the pattern|ASSERT in [^\n]+))"
+)
 #: GPU(row) and GPU(column) of a heading, and what stands between them.
 _BETWEEN: Final = re.compile(r"GPU\(row\) (->|<-|<->) GPU\(column\)")
-_WAIVED: Final = "\nWaived:"
+#: A test that the GPUs cannot do; up to 0.2 its name stands there.
+_WAIVED: Final = re.compile(r"\n(?:Waived:|Waiving (\w{1,80})\.)")
 _NOTHING: Final = "no matrix was printed"
 MARKS: Final = r'nvbandwidth Version: |\{?\s{0,9}"nvbandwidth" ?:|Running \w+\.\n'
 ROWS: Final = r"mem[^\n]{1,100}(?:GPU|CPU)\((?:row|column)\)[^\n]* \((?:GB/s|ns)\)$|SUM \w+ [0-9.]+$"
@@ -49,18 +54,32 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     tests = list(sections(_TEST, text))
     for test, lines in tests:
         heading, printed = _HEADING.search(lines), _SUM.search(lines)
-        rows = {row[1]: row[2].split() for row in _ROW.finditer(lines, heading.end())} if heading else {}
-        if not heading or not rows:
-            yield failed(test[1], "bandwidth", error[1] if error else _NOTHING, size)
+        pairs = [(row[1], row[2].split()) for row in _ROW.finditer(lines, heading.end())] if heading else []
+        rows = dict(pairs)
+        if len(rows) < len(pairs):
+            yield failed(test[1], "bandwidth", "rows of several matrices below one heading", size)
             continue
-        yield from _matrix(
+        if not heading or not rows:
+            yield failed(test[1], "bandwidth", _reason(lines, error), size)
+            continue
+        matrix = _matrix(
             test[1], heading[1], rows, printed[1] if printed else "", size, version[1] if version else ""
         )
+        yield from of_one_run(matrix)
     document = object_of(text[text.find("{") : text.rfind("}") + 1]).get("nvbandwidth") if not tests else None
     yield from _document(document, size)
-    if argv and not tests and not document:
-        reason = "unavailable: the test was waived" if _WAIVED in text else error[1] if error else _NOTHING
-        yield failed(option(argv, "-t", "--testcase") or "nvbandwidth", "bandwidth", reason, size)
+    waived = _WAIVED.search(text)
+    if (argv or waived) and not tests and not document:
+        reason = _reason(text, error)
+        name = (waived[1] if waived else "") or option(argv, "-t", "--testcase") or "nvbandwidth"
+        yield failed(name, "bandwidth", reason, size)
+
+
+def _reason(lines: str, error: re.Match[str] | None) -> str:
+    """Why there is no matrix among the lines of a test."""
+    if _WAIVED.search(lines):
+        return "unavailable: the test was waived"
+    return error[1] or error[2] if error else _NOTHING
 
 
 def _document(document: Any, size: int | None) -> Iterator[Reading]:

@@ -4,7 +4,7 @@ The rate is the best of the repetitions without the first; MB is 10^6 bytes (the
 for 2^20), and the bytes are those the kernel names (two arrays for copy and scale, three for add and triad),
 not the write-allocate traffic. `case` is the kernel, size the bytes of all three arrays, over all ranks;
 {"stores": "non-temporal"} where the program says that it stores past the caches (``Stores = …``, NPC's own
-source). STREAM in Fortran is not read.
+source). Several tables in one run are told apart, each with its own threads. STREAM in Fortran is not read.
 
 A rate is invalid where the text itself tells so: the arrays did not validate, or no validation is printed
 (NVIDIA's STREAM has none); several programs wrote one table; the printed MiB are not
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 from npc.machine.sysfs import format_cpus, parse_cpus
@@ -33,7 +33,7 @@ from npc.records.units import PREFIXES
 from npc.validity.arithmetic import row_contradiction
 
 _VERSION: Final = re.compile(
-    r"\n(?:STREAM version (?:\$Revision: )?([^\s$]+)[^\n]*| STREAM Benchmark implementation in CUDA *)(?=\n)"
+    r"\n(?:STREAM version (?:\$Revision: )?([^\s$]+)[^\n]*| *STREAM Benchmark implementation in CUDA *)(?=\n)"
 )
 _NVIDIA: Final = "NVIDIA"
 _FORTRAN: Final = re.compile(r"\n *You are running each test ")
@@ -43,7 +43,7 @@ _ELEMENT: Final = re.compile(
 )
 _LENGTH: Final = re.compile(
     rf"\n(?:(?:Total Aggregate )?Array size = ({WHOLE})(?:,| \(elements\))"
-    rf"| Array size \(double\)=({WHOLE})\*)"
+    rf"| *Array size \(double\)=({WHOLE})\*)"
 )
 _PER_ARRAY: Final = re.compile(rf"\n(?:Total Aggregate )?Memory per array = ({NUMBER}) MiB")
 #: The MB of STREAM 5.9 are of 2^20 bytes.
@@ -54,7 +54,7 @@ _STORES: Final = re.compile(r"\nStores = ([a-z-]{1,20})\.(?=\n)")
 _THREADS: Final = re.compile(
     rf"\nNumber of Threads (requested|counted)(?: for each MPI rank| for rank 0)? = ({WHOLE})(?=\n)"
 )
-_TICKS: Final = re.compile(rf"\n +\(= ({WHOLE}) (?:clock|timer) ticks\)(?=\n)")
+_TICKS: Final = re.compile(rf"\n *\(= ({WHOLE}) (?:clock|timer) ticks\)(?=\n)")
 #: OMP_AFFINITY_FORMAT of what is read here; libraries differ in the format they have by default.
 AFFINITY_FORMAT: Final = "OpenMP thread %n of %N on CPUs %A"
 _CPU: Final = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
@@ -85,7 +85,25 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         return
     places = _places(text) if len(runs) <= 1 else {}  # of several runs nobody knows whose they are
     for version, body in runs or [("", text)]:
-        yield from _run(version, body, places)
+        tables = _tables(body)
+        for table in tables:
+            yield from _run(version, table, places if len(tables) == 1 else {})
+
+
+def _tables(body: str) -> list[str]:
+    """The lines of each table of a run, from the threads above its heading on; the first has all above it,
+    and what that says of the arrays holds for the others as well."""
+    starts = [0]
+    for heading, following in pairwise(_HEADING.finditer(body)):
+        rows = list(_RATE.finditer(body, heading.end(), following.start() + 1))
+        if rows:  # else two programs wrote one table
+            threads = _THREADS.search(body, rows[-1].end(), following.start() + 1)
+            starts.append(threads.start() if threads else following.start())
+    of_arrays = (_ELEMENT, _LENGTH, _PER_ARRAY, _TOTAL, _STORES, _RANKS)
+    above = [pattern.search(body, 0, starts[1]) for pattern in of_arrays if len(starts) > 1]
+    shared = "".join(match[0] for match in above if match)
+    tables = [body[start:end] for start, end in pairwise([*starts, len(body)])]
+    return [tables[0], *(f"{table.rstrip()}{shared}\n" for table in tables[1:])]
 
 
 def _places(text: str) -> dict[int, frozenset[int]]:

@@ -1026,7 +1026,7 @@ class TestBabelstream:
     def test_programs_that_ran_at_once(self) -> None:
         both = "".join(line + line for line in self.text.splitlines(keepends=True))
         both = both.replace("Version: 4.0\nVersion: 4.0\n", "Version: 4.0\n")
-        assert set(self.statuses(both).values()) == {"invalid: several programs wrote this table"}
+        assert set(self.statuses(both).values()) == {"invalid: numbers of several runs below one heading"}
 
     def test_a_table_cut_before_its_first_row(self) -> None:
         assert OK not in self.statuses(self.text.partition("Copy ")[0]).values()

@@ -19,7 +19,7 @@ from typing import Final
 
 from npc.parsers.text.endings import why_ended
 from npc.parsers.text.files import place_of_files
-from npc.parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.parsers.text.lines import DECIMAL_3, WHOLE, complete_lines, sections
 from npc.parsers.text.options import bytes_of, option
 from npc.records.reading import OK, Reading, failed
 
@@ -39,7 +39,7 @@ _TIMES: Final = "\nSUMMARY time"
 _OTHER: Final = re.compile(r"\n(?:SUMMARY|-- finished at|[ \t]*\n)")
 _ROW: Final = re.compile(
     r"\n *((?:File|Directory|Tree) (?:creation|stat|read|removal|rename))"
-    rf" *:?((?: +{NUMBER}){{4,8}})[ \t]*(?=\n)"
+    rf" *:?((?: +{DECIMAL_3}){{4,8}})[ \t]*(?=\n)"
 )
 #: A table of which the lines above are not there.
 _EXCERPT: Final = re.compile(rf"{_SUMMARY.pattern}|{_ROW.pattern}")

@@ -75,7 +75,6 @@ NOT_FOR_A_PATTERN: Final = {
             "udp_ul_fulllog",
             "udp_ul_m1024",
             "udp_ul_m4096",
-            "udp_ul_m65507",
         ]
     },
     ("ior", "v4.1.0_collective_v.txt"): "the best of several repetitions: NPC's step makes one",

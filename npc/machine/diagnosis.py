@@ -31,10 +31,13 @@ SCHEMA: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """problems: why the main job cannot run; empty if it can."""
+    """What `diagnose` saw of this machine."""
 
+    #: Every tool of `npc.machine.tools.TOOLS`, those that are missing too.
     tools: tuple[ToolStatus, ...]
+    #: What the preflight checks say, errors first; empty where only the tools were looked at.
     findings: tuple[Finding, ...]
+    #: Why the main job cannot run, one sentence each; empty if it can.
     problems: tuple[str, ...]
 
 

@@ -28,12 +28,15 @@ MOST_W: Final = 1000.0
 
 
 class EnergyReading(NamedTuple):
-    """joules: by counter what it stands at; rounds: where it begins anew, if it does. problem: why there is
-    none."""
+    """What the energy counters of this node show at one moment."""
 
+    #: Who counts, and what: ``RAPL: package, dram``; empty where `problem` says why nobody does.
     source: str
+    #: Counter → what it shows, in J, since a moment that only the counter knows.
     joules: Mapping[str, float]
+    #: Counter → the value in J at which it begins again at 0; without those that never do.
     rounds: Mapping[str, float]
+    #: Why there are no counters; empty if there are.
     problem: str = ""
 
 

@@ -55,18 +55,23 @@ class InvalidTopology(InvalidUsage):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A switch or a rack. nodes: all below it. level: 0 directly above nodes, one more than what is below."""
+    """A switch or a rack, and what hangs on it."""
 
+    #: As the topology names it: ``leaf1``, ``r1``.
     name: str
+    #: Messages pass through a switch; a rack is only a place.
     kind: Literal["switch", "rack"]
+    #: Names of all nodes below it, also those below switches that are below it.
     nodes: frozenset[str]
+    #: 0 for a switch or rack directly above nodes, else one more than the highest group below it.
     level: int = 0
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Switches and racks, by what hangs on them. Nodes that no group names are simply not known."""
+    """Switches and racks, by what hangs on them."""
 
+    #: In the order of the text. A node that is in no group is not known to the topology.
     groups: tuple[Group, ...]
 
     @cached_property
@@ -129,9 +134,11 @@ def neighbours(
 
 
 class GroupMembers(NamedTuple):
-    """A switch or a rack, and by node whether it is below it."""
+    """A switch or a rack, and which of some named nodes are below it."""
 
+    #: The switch or the rack.
     group: Group
+    #: One value for each name that `group_members` was given, in their order: whether that node is below it.
     below: Booleans
 
 

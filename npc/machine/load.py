@@ -54,10 +54,13 @@ def load_average(root: Path = Path("/"), watch_s: float = 0.0) -> dict[str, Any]
 
 
 class BusyProcess(NamedTuple):
-    """A process that used `cores` cores on average while it was watched; or the `HYPERVISOR`, pid 0."""
+    """A process that computed while it was watched, or the `HYPERVISOR`."""
 
+    #: The kernel's number of the process; 0 for the hypervisor.
     pid: int
+    #: The process's name as the kernel has it (``comm``), or `HYPERVISOR`.
     name: str
+    #: Cores that it used on average: 0.5 is half of the time of one.
     cores: float
 
 

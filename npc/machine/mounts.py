@@ -8,11 +8,15 @@ from typing import NamedTuple
 
 
 class Mount(NamedTuple):
-    """number: MAJOR:MINOR of its device; place: where it is mounted; kind: its type; device: its source."""
+    """A file system that is mounted."""
 
+    #: ``MAJOR:MINOR`` of its device.
     number: str
+    #: The folder that it is mounted on.
     place: str
+    #: The file system's type, such as ``ext4`` or ``nfs4``; empty if not known.
     kind: str
+    #: What is mounted there: ``/dev/sda1``, ``server:/home``; empty if not known.
     device: str
 
 

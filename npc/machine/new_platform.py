@@ -35,23 +35,29 @@ _SINFO: Final = "%R|%n|%X|%Y|%Z|%c|%m|%f|%G"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A partition as Slurm describes it.
+    """A partition as Slurm describes it."""
 
-    nodes: how many. cores, cpus: of the node that has fewest (CPUs are hardware threads). memory_mb: of
-    that node. uniform: whether all nodes are alike. features, gres: of any node. time_limit, exclusive:
-    Slurm's words.
-    """
-
+    #: As jobs ask for it: ``--partition``.
     name: str
+    #: Whether a job that names no partition goes here.
     default: bool
+    #: How many nodes it has.
     nodes: int
+    #: Cores of the node with the fewest CPUs.
     cores: int
+    #: CPUs (hardware threads) of that node.
     cpus: int
+    #: Memory of that node in MB, as Slurm has it.
     memory_mb: int
+    #: Whether all nodes have the same sockets, cores, threads, CPUs and memory.
     uniform: bool
+    #: Features (for ``--constraint``) that any of its nodes has, sorted.
     features: tuple[str, ...]
+    #: Generic resources, such as ``gpu:a100:4``, that any of its nodes has, sorted.
     gres: tuple[str, ...]
+    #: Slurm's ``MaxTime``, such as ``1-00:00:00``; empty if Slurm does not say.
     time_limit: str
+    #: Slurm's ``OverSubscribe``, such as ``EXCLUSIVE``; empty if Slurm does not say.
     exclusive: str
 
 

@@ -72,10 +72,13 @@ class InvalidPlatform(InvalidFile):
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface of a node: its link as people call it, and its data rate in B/s."""
+    """A network interface of a node."""
 
+    #: As the kernel has it: ``ib0``.
     name: str
+    #: Its link as people call it: ``4x FDR``; empty where the file gives the data rate only.
     link: str
+    #: B/s of one direction.
     data_rate: float
 
 
@@ -88,29 +91,44 @@ _Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class NodeLimits(_Table, frozen=True):
-    """The table ``node``; what the file does not say is None."""
+    """The table ``node``: nominal limits of one node; None where the file does not say."""
 
+    #: Cores of the node, without their hardware threads.
     cores: _Count | None = None
+    #: Hz that the cores hold under SIMD load.
     clock_hz: _Positive | None = None
+    #: Width of a SIMD register in bits.
     simd_bits: Annotated[int, msgspec.Meta(ge=64, multiple_of=64)] | None = None
+    #: SIMD instructions a cycle and core.
     simd_units: _Count | None = None
+    #: Whether one instruction multiplies and adds.
     fma: bool | None = None
+    #: B/s between the memory and all cores.
     memory_bandwidth: _Positive | None = None
+    #: B/s that the node can get from the file system of the runs.
     io_read_bandwidth: _Positive | None = None
+    #: B/s that the node can give to the file system of the runs.
     io_write_bandwidth: _Positive | None = None
+    #: Names of those limits that nobody has compared with a data sheet yet; empty if all are confirmed.
     proposed: tuple[str, ...] = ()
 
 
 class GpuLimits(_Table, frozen=True):
-    """The table ``gpu``: B/s of its memory and of its way to the host, FLOP/s by precision; None if not
-    known."""
+    """The table ``gpu``: nominal limits of one GPU, of dense matrices; None where the file does not say."""
 
+    #: B/s between the GPU and its own memory.
     memory_bandwidth: _Positive | None = None
+    #: B/s to the host or back, one direction.
     link_bandwidth: _Positive | None = None
+    #: FLOP/s in double precision (64 bits).
     double_flops: _Positive | None = None
+    #: FLOP/s in single precision (32 bits).
     single_flops: _Positive | None = None
+    #: FLOP/s in TF32, NVIDIA's format of 19 bits.
     tf32_flops: _Positive | None = None
+    #: FLOP/s in half precision (IEEE, 16 bits).
     half_flops: _Positive | None = None
+    #: FLOP/s in bfloat16 (16 bits, the exponent of single precision).
     bfloat16_flops: _Positive | None = None
 
     def flops(self, precision: str) -> float | None:
@@ -120,18 +138,17 @@ class GpuLimits(_Table, frozen=True):
 
 
 class Platform(NodeLimits, frozen=True, kw_only=True):
-    """The nominal limits of one node; None where the file does not say.
+    """What a ``platform.toml`` says: the nominal limits of one node, its interfaces and its GPUs."""
 
-    cores: of the node. clock_hz: Hz. simd_bits: width of a SIMD register. simd_units: SIMD instructions
-    a cycle and core. memory_bandwidth: B/s. io_read_bandwidth, io_write_bandwidth: B/s that a node can get
-    from the file system of the runs and give to it. proposed: those of these that no data sheet has
-    confirmed. bands: acceptance bands as they stand in the file.
-    """
-
+    #: Its folder's name.
     name: str
+    #: A line for people; empty without one.
     description: str = ""
+    #: Interface by its name; empty where the file names none.
     interfaces: Mapping[str, Interface] = {}
+    #: Acceptance bands as they stand in the file (`npc.cron.acceptance_bands` reads them); empty without.
     bands: Mapping[str, Any] = {}
+    #: One of the node's GPUs; all of its limits are None where the file has none.
     gpu: GpuLimits = GpuLimits()
 
     def io_bandwidth(self, direction: str) -> float | None:
@@ -218,15 +235,26 @@ def read_platform(path: Path) -> Platform:
 
 
 class _Link(_Table, frozen=True):
+    """A table below ``interfaces``; it needs one of the two keys."""
+
+    #: As people call it: ``4x FDR``, ``10 GbE``; empty where `data_rate` stands instead.
     link: str = ""
+    #: B/s of one direction; None where it follows from `link`.
     data_rate: _Positive | None = None
 
 
 class _PlatformFile(_Table, frozen=True):
+    """The whole file, before its tables are read; an empty table is one that the file does not have."""
+
+    #: A line for people.
     description: str = ""
+    #: Keys of `NodeLimits`.
     node: dict[str, Any] = {}
+    #: Interface → keys of `_Link`.
     interfaces: dict[str, Any] = {}
+    #: Keys of `GpuLimits`.
     gpu: dict[str, Any] = {}
+    #: Acceptance bands, which are not read here.
     bands: dict[str, Any] = {}
 
 

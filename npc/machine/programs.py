@@ -39,25 +39,35 @@ PROGRAMS_FILE: Final = "programs.toml"
 
 
 class BestSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A setting that made a program `times` as fast as `against` on a platform, with the interval of that.
+    """A setting that made a program faster on a platform, by how much, and where that is from."""
 
-    ranks: of all nodes together; 0, as 0 nodes, where it is not about a number. variables: of the environment
-    that make the setting; what else it takes stands in its words.
-    """
-
+    #: Name of the program.
     program: str
+    #: What to set, in words.
     setting: str
+    #: How many nodes it was found on; 0 where it is not about a number of nodes.
     nodes: int = 0
+    #: How many ranks on all these nodes together; 0 where it is not about a number of ranks.
     ranks: int = 0
+    #: Variables of the environment that make the setting; what else it takes is in the words of `setting`.
     variables: dict[str, str] = {}
+    #: How many times as fast as with `against`: 1.08 is 8 % faster; None where nobody measured it.
     times: float | None = None
+    #: Lower end of the interval of `times`; None if not known.
     low: float | None = None
+    #: Upper end of the interval of `times`; None if not known.
     high: float | None = None
+    #: The setting that it is compared with, in words; empty if not known.
     against: str = ""
+    #: When it was found, ISO 8601; empty if not known.
     time: str = ""
+    #: Hosts that it was found on; empty if not known.
     hosts: tuple[str, ...] = ()
+    #: The command that found it; empty for what somebody wrote by hand.
     by: str = ""
+    #: The rule of advice that proposed it (``npc advise --try``); empty for other commands.
     rule: str = ""
+    #: Folder of the measurement; empty if not known.
     run: str = ""
 
     @property
@@ -76,6 +86,7 @@ class BestSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class ProgramsFile(msgspec.Struct):
     """What the file holds; other tables of it are somebody's own."""
 
+    #: In the order of the file.
     setting: tuple[BestSetting, ...] = ()
 
 

@@ -22,9 +22,11 @@ _ONE_UNIT: Final = re.compile(r"(Bronze|Silver) \d{4}|Gold 5(?!122|222)\d{3}")
 
 
 class ProposedLimit(NamedTuple):
-    """A limit, in the unit of `npc.machine.platform.NodeLimits`, and why it is thought to be so."""
+    """A limit that the machine itself suggests."""
 
+    #: In the unit of the field of `npc.machine.platform.NodeLimits`; a bool for ``fma``.
     value: float | bool
+    #: What it follows from, in words.
     why: str
 
 

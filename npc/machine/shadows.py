@@ -22,10 +22,13 @@ DISTRIBUTION: Final = "npc-suite"
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """A module, the folder in which another of its name is, and whether NPC takes that one."""
+    """A module of NPC's, or of what NPC needs, of which there is another one."""
 
+    #: The name under which both can be imported.
     name: str
+    #: Where the other one is.
     folder: str
+    #: Whether Python imports the other one here.
     taken: bool
 
 

@@ -41,38 +41,47 @@ class ToolNeed(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """One tool and its packages; an empty package name means that source does not have it.
+    """One tool, and how a site gets it. Where a name of a package is empty, that source does not have it."""
 
-    command: the executable looked for; name: what people call it. used_by: the benchmark, or what it is
-    for. in_jobs: whether jobs of benchmarks may start it. set_up: whether the set-up installs it though the
-    main job runs unchanged without. tags: the tags of ``jube.yml`` that need it.
-    version_args: what makes it say its version, empty if nothing does (``hpcc`` would start to benchmark).
-    version: a pattern whose groups, joined by a space, are the version; of several alternatives the first
-    that matches. Exit codes are not looked at: perftest's ``--version`` exits 1.
-    debian, fedora, suse, module, spack, easybuild, pypi: names in Debian and Ubuntu, in Fedora, RHEL and its
-    children with EPEL, in SUSE, as environment modules (customary, sites differ), in Spack, EasyBuild and the
-    Python package index. source: where it is developed. release, sha256: a source that pip can install, and
-    its sum (`npc.machine.fetch`).
-    """
-
+    #: The executable that is looked for.
     command: str
+    #: What people call it.
     name: str
+    #: The benchmarks that start it, or what it is for.
     used_by: str
+    #: What the main job does without it.
     need: ToolNeed
+    #: Whether jobs of benchmarks may start it.
     in_jobs: bool = True
+    #: Whether the set-up installs it although its `need` is OPTIONAL.
     set_up: bool = False
+    #: Tags of ``jube.yml`` that need it.
     tags: tuple[str, ...] = ()
+    #: Arguments that make it print its version; empty if nothing does: ``hpcc`` would start to benchmark. Its
+    #: exit code is not looked at: perftest's ``--version`` exits 1.
     version_args: tuple[str, ...] = ("--version",)
+    #: Regular expression whose groups, joined by a space, are the version; of several alternatives the first
+    #: that matches counts.
     version: str = r"(\d[\w.+-]*)"
+    #: Package of Debian and Ubuntu.
     debian: str = ""
+    #: Package of Fedora, and of RHEL and its children with EPEL.
     fedora: str = ""
+    #: Package of SUSE.
     suse: str = ""
+    #: Customary name of the environment module; sites differ.
     module: str = ""
+    #: Package of Spack.
     spack: str = ""
+    #: Software name of EasyBuild.
     easybuild: str = ""
+    #: Package of the Python package index.
     pypi: str = ""
+    #: Address at which it is developed.
     source: str = ""
+    #: Address of a source archive that pip can install (`npc.machine.fetch`); empty if that is not needed.
     release: str = ""
+    #: SHA-256 of that archive in hexadecimal digits; empty without one.
     sha256: str = ""
 
 
@@ -120,11 +129,15 @@ def missing_libraries() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ToolStatus:
-    """A tool as it is here: `path` None if it is missing, `version` None if it would not say."""
+    """A tool as it is on this machine."""
 
+    #: Which one.
     tool: Tool
+    #: The executable, or the folder of the OSU ports; None if it is missing.
     path: Path | None
+    #: As `Tool.version` takes it from its output; None if it is missing or did not tell one.
     version: str | None
+    #: Why there is no version, or no tool where one was named; empty otherwise.
     problem: str = ""
 
 
@@ -201,17 +214,20 @@ def _look_up_osu(tool: Tool) -> ToolStatus:
 
 @dataclass(frozen=True, slots=True)
 class SoftwareSource:
-    """How software is got on this machine.
+    """How software is installed on this machine."""
 
-    apt: those Debian packages of the missing tools that this release has, None where there is no apt. rpm:
-    the command that installs packages of Fedora's family (``dnf``, ``yum``) or SUSE's (``zypper``), or "".
-    """
-
+    #: Whether this process may install packages of the system itself, without sudo.
     root: bool
+    #: Debian packages of the missing tools that this release has; None where there is no apt.
     apt: frozenset[str] | None
+    #: Whether there are environment modules.
     modules: bool
+    #: Whether there is a ``spack``.
     spack: bool
+    #: Whether there is EasyBuild's ``eb``.
     easybuild: bool
+    #: The command that installs packages of Fedora's family (``dnf``, ``yum``) or of SUSE (``zypper``); empty
+    #: where there is none.
     rpm: str = ""
 
     @classmethod

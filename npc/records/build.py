@@ -23,11 +23,15 @@ _SOCKETS: Final = ("tcp", "udp", "sctp")
 
 
 class Origin(NamedTuple):
-    """What all records of a folder of launches share. run: the folder's or the JUBE run's name."""
+    """What all records of one folder of launches share."""
 
+    #: Name of the platform that it was measured on.
     platform: str
+    #: Name of the benchmark's folder.
     benchmark: str
+    #: Name of the folder, or of the JUBE run that it is part of.
     run: str
+    #: The batch system's name for the job; empty outside of one.
     job: str = ""
 
 

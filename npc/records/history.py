@@ -66,42 +66,53 @@ class InvalidHistory(InvalidFile):
 
 
 class HistoryRow(NamedTuple):
-    """One row of the history, as far as judging needs it.
+    """One row of the history, as far as judging needs it."""
 
-    run: the night. value: in the metric's unit, None where nothing was measured. remeasured: whether it
-    belongs to the night's second measurement. disturbed: the share of the CPUs that others took meanwhile.
-    """
-
+    #: The series that the record belongs to.
     key: Series
+    #: Name of the night.
     run: str
+    #: When it was measured, ISO 8601 with offset.
     time: str
+    #: In the metric's SI unit; None where nothing was measured.
     value: float | None
+    #: ``ok``, or why the value must not be used.
     status: str
+    #: Where it was measured, in the order of their roles; empty if not known.
     hosts: tuple[str, ...]
+    #: Whether it belongs to the night's second measurement.
     remeasured: bool
+    #: Share of the CPUs (of 1) that others took during the launch; 0 where none is known.
     disturbed: float = 0.0
 
 
 class LastMeasured(NamedTuple):
-    """A benchmark on a group of hosts: the last night with such a record, and its status."""
+    """The last night that measured a benchmark on a group of hosts."""
 
+    #: Name of the benchmark's folder.
     benchmark: str
+    #: The group, in the order of their roles.
     hosts: tuple[str, ...]
+    #: Name of the night.
     run: str
+    #: Of its record: ``ok``, or why its value must not be used.
     status: str
 
 
 class Night(NamedTuple):
-    """A night: its name (``run``), its platform, the time of its first and of its last record.
+    """One night of one platform."""
 
-    file: the first one that holds its rows.
-    """
-
+    #: Its name (`night_name`).
     run: str
+    #: Name of the platform that was measured.
     platform: str
+    #: Time of its first record, ISO 8601 with offset.
     begun: str
+    #: Time of its last record, ISO 8601 with offset.
     ended: str
+    #: How many rows it has.
     rows: int
+    #: Name of the first file that has rows of it: ``2026-11.csv``.
     file: str
 
 

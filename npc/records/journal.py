@@ -45,14 +45,15 @@ Kind = Literal["first", "again", "pairs"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One measurement of a night: one `npc characterise` into ``FOLDER/name/000000``.
+    """One measurement of a night: one `npc characterise` into ``FOLDER/name/000000``."""
 
-    words: its arguments but platform, output and limit. hosts: where it has to be, empty if anywhere.
-    """
-
+    #: Its name in the night, which is its folder too.
     name: str
+    #: Which measurement it is.
     kind: Kind
+    #: Arguments of `npc characterise` without platform, output folder and time limit.
     words: tuple[str, ...] = ()
+    #: Where it has to run; empty if anywhere.
     hosts: tuple[str, ...] = ()
 
 
@@ -60,29 +61,47 @@ class Part:
 class PartProgress:
     """How far a part came."""
 
+    #: Which part.
     part: Part
+    #: Whether its measurement has ended.
     measured: bool = False
+    #: Exit code of `npc characterise`; None before it has ended.
     exit: int | None = None
+    #: Whether its records are in the history.
     in_history: bool = False
+    #: Benchmark → (node time of its jobs in s, number of groups of nodes that it was spent on).
     costs: dict[str, tuple[float, int]] = field(default_factory=dict)
+    #: Group of nodes (a host list) → why nothing was measured there.
     unmeasured: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class JournalEntry:
-    """A night as the journal has it. verdict: None before it was judged."""
+    """A night as the journal has it."""
 
+    #: As in the column ``run`` of the history.
     name: str
+    #: Where its raw runs are.
     folder: Path
+    #: When it began, UTC.
     begun: datetime
+    #: Its command line.
     words: tuple[str, ...] = ()
+    #: Its measurements by their names, in the order in which they started.
     parts: dict[str, PartProgress] = field(default_factory=dict)
+    #: Node that died → what was seen of that.
     lost: dict[str, str] = field(default_factory=dict)
+    #: Benchmarks that it left out because its budget was used up.
     postponed: tuple[str, ...] = ()
+    #: Its verdict (`npc.records.verdicts.Verdict`); None before it was judged.
     verdict: str | None = None
+    #: Whether it is complete, or was ended by a later night.
     ended: bool = False
+    #: Whether a later night had to end it.
     cut: bool = False
+    #: Whether retention has removed its raw runs.
     pruned: bool = False
+    #: Whether retention leaves its raw runs alone for ever.
     left: bool = False
 
 

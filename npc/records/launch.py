@@ -71,47 +71,55 @@ _PREFIXES: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One finished launch.
+    """One finished launch. `load`, `moved`, `energy` are None where nobody looked (`npc.machine.around`)."""
 
-    argv: the client's or the program's command line as started. sample: 0…n-1 among the repeats of the
-    same case. params: what a sweep varied (``{"msg_size": "4096"}``) and the placement
-    (``server_cpus``, ``client_cpus``: Linux CPU lists such as ``0-3,8``; ``interface``: the server's, between
-    two hosts). hosts: server first.
-    started: ISO 8601 UTC. seconds: wall time. exit: the exit code, negative for a signal, None if it
-    never started or was stopped. status: ``ok`` or the reason. raw: path of the tool's output relative to
-    the folder. load: ``{"cores": 1.9, "others": [{"name": "xhpl", "cores": 0.7}]}``, the CPUs that the
-    program and all it waited for used on average, and other processes, on the launcher's node; of npb, of two
-    nodes the one where others took more, named as the ``host`` of each. moved: host → counter of an
-    error, a loss or congestion (`npc.machine.counters`) → by how much it rose meanwhile, on the nodes where
-    somebody looked; only what rose. energy: ``{"joules": {host: J}, "seconds": {host: s}, "source": …}`` or
-    ``{"unavailable": reason}``. Each of the three is None where nobody looked.
-    """
-
+    #: Its number among the launches of the folder, which begins the names of its raw files.
     id: int
+    #: Command line of the client or of the program, as it was started.
     argv: tuple[str, ...]
+    #: When it started, ISO 8601 UTC.
     started: str
+    #: Wall time in s.
     seconds: float
+    #: Exit code, negative for a signal; None if it never started, or was stopped.
     exit: int | None
+    #: ``ok``, or why its numbers must not be used.
     status: str = OK
+    #: What the tool measured: ``tcp_bw``; empty where only its output says that.
     case: str = ""
+    #: 0, 1, … among the launches of the same case.
     sample: int = 0
+    #: What a sweep varied (``{"msg_size": "4096"}``), and the placement: ``server_cpus``, ``client_cpus``
+    #: (Linux CPU lists such as ``0-3,8``), ``interface`` (the server's, between two hosts).
     params: Mapping[str, str] = field(default_factory=dict)
+    #: How many nodes it ran on.
     nodes: int = 1
+    #: Their hosts, the server first; empty if not known.
     hosts: tuple[str, ...] = ()
+    #: Path of the tool's output, relative to the folder; empty where there is none.
     raw: str = ""
+    #: ``{"cores": 1.9, "others": [{"name": "xhpl", "cores": 0.7}]}``: cores that the program and all that it
+    #: waited for used on average, and other processes, on the launcher's node. Of npb's two nodes it is the
+    #: one where others took more, and each of the others has its ``host``.
     load: Mapping[str, Any] | None = None
+    #: Host → counter of errors, losses or congestion (`npc.machine.counters`) → by how much it rose
+    #: meanwhile; only counters that rose.
     moved: Mapping[str, Mapping[str, int]] | None = None
+    #: ``{"joules": {host: J}, "seconds": {host: s}, "source": …}`` or ``{"unavailable": reason}``.
     energy: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeastKnownMedian:
-    """What further launches are made for: the median that is known least, of `samples`, whose interval
-    reaches `precision` (a part of it) to one side and should reach no farther than `goal`."""
+    """The reason for further launches: of all medians the one with the widest interval."""
 
+    #: Benchmark and case, in words.
     what: str
+    #: How far its interval reaches to one side, as a share of the median.
     precision: float
+    #: How many samples it is of.
     samples: int
+    #: How far the interval should reach at most, as a share of the median.
     goal: float
 
     def __str__(self) -> str:
@@ -122,16 +130,20 @@ class LeastKnownMedian:
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """A folder of launches as read back: `planned` of them were to be made, in the batch job `job`.
+    """A folder of launches, as it is read back."""
 
-    planned: as far as it is known; a round that is begun is part of it, and what it leaves out never is.
-    """
-
+    #: Where they are.
     folder: Path
+    #: Name of the tool, whose parser reads the outputs; empty where nothing was written yet.
     tool: str
+    #: How many launches there are to be, as far as that is known. A round that has begun is counted whole; a
+    #: case that a round leaves out gets no more launches.
     planned: int
+    #: The batch system's name for the job; empty outside of one.
     job: str
+    #: In the order in which they ended.
     launches: tuple[Launch, ...]
+    #: What further launches are for; None where their number is fixed.
     awaited: LeastKnownMedian | None = None
 
 
@@ -240,13 +252,22 @@ class LaunchLog:
 
 
 class _Header(msgspec.Struct):
+    """The first line."""
+
+    #: Name of the tool.
     tool: str
+    #: How many launches there are to be, as far as that is known at the start.
     planned: int
+    #: The batch system's name for the job; empty outside of one.
     job: str = ""
 
 
 class _Expected(msgspec.Struct):
+    """A line where a round goes on."""
+
+    #: How many launches there are to be, those before this line included.
     planned: int
+    #: What the further ones are for; None if not known.
     awaited: LeastKnownMedian | None = None
 
 

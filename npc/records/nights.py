@@ -31,14 +31,14 @@ from npc.records.series import Series
 
 @dataclass(frozen=True, slots=True)
 class SeriesNight:
-    """One series in one night.
+    """One series in one night."""
 
-    rows: all of them. first, again: those that count, of its first and of its second measurement; all of
-    these have a value.
-    """
-
+    #: All of its rows, those that do not count too.
     rows: tuple[HistoryRow, ...]
+    #: Rows of its first measurement that count; each has a value.
     first: tuple[HistoryRow, ...]
+    #: Rows of its second measurement that count; each has a value. Empty where there was none, or where it
+    #: stands for the first.
     again: tuple[HistoryRow, ...]
 
     @classmethod

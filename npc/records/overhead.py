@@ -14,17 +14,20 @@ OVERHEAD: Final = "overhead"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredOverhead:
-    """What watching took by pairs of runs with and without it: the ratio of their run times, minus 1."""
+    """What watching took by pairs of runs, one with it and one without: the ratio of their run times, minus
+    1."""
 
-    #: Over the pairs.
+    #: Of all pairs.
     median: float
-    #: The ends of the median's nonparametric interval; None of too few pairs, as is `coverage`.
+    #: Lower end of the median's nonparametric interval; None with too few pairs.
     low: float | None
+    #: Upper end of the median's nonparametric interval; None with too few pairs.
     high: float | None
-    #: The part of all cases in which such an interval holds the median.
+    #: Probability (of 1) with which such an interval holds the median; None with too few pairs.
     coverage: float | None
+    #: How many pairs of runs.
     pairs: int
-    #: Run times in seconds of each pair: (without, with).
+    #: Run times in s of each pair: (without, with).
     seconds: tuple[tuple[float, float], ...] = ()
 
 
@@ -36,7 +39,7 @@ class Overhead:
     estimated: Mapping[str, float] = field(default_factory=dict)
     #: What was allowed; None where there was no limit.
     budget: float | None = None
-    #: None where it was not checked by pairs of runs.
+    #: What pairs of runs say; None where none were made.
     measured: MeasuredOverhead | None = None
 
     @property

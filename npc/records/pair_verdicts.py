@@ -66,13 +66,15 @@ class PairSuspect(Suspect):
 class Localisation(msgspec.Struct, frozen=True, kw_only=True):
     """What the measurements of pairs say about the nodes and what connects them."""
 
+    #: Which values of the metric are good.
     better: Better
     #: How many nodes there are.
     nodes: int
     #: How many of them have enough readings to be judged.
     judged: int
-    #: How many measurements were made, and how many of them failed.
+    #: How many measurements were made.
     measurements: int
+    #: How many of them failed.
     failed: int
     #: Median of all usable values, in the metric's SI unit; None without any.
     typical: float | None
@@ -128,12 +130,15 @@ class PairsVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     #: What was measured, in words.
     series: str
+    #: What the tool measured: ``tcp_bw``.
     case: str
+    #: A key of `npc.records.units.METRICS`.
     metric: str
     #: Of a message, in bytes; None where the test has no size.
     size: int | None
     #: Which of the tool's numbers it is: names and values.
     qualifiers: tuple[tuple[str, str], ...]
+    #: What the values say about the nodes.
     verdict: Localisation
 
 

@@ -35,18 +35,21 @@ def plain(text: str) -> str:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one line of a tool's output says, in the metric's SI base unit (`npc.records.units.METRICS`).
+    """What one line of a tool's output says. `npc.records.record.Record` checks it."""
 
-    `Record` checks it. `value` is None exactly where `status` is not ``ok`` and nothing was printed; `size`
-    is the message or working-set size in bytes, None where the test has none.
-    """
-
+    #: What the tool measured, in its own words: ``tcp_bw``, ``triad``.
     case: str
+    #: A key of `npc.records.units.METRICS`.
     metric: str
+    #: In the metric's SI base unit; None only where `status` is not ``ok`` and no number was printed.
     value: float | None
+    #: Bytes of the message or the working set; None where the test has none.
     size: int | None = None
+    #: `OK`, or why the value must not be used.
     status: str = OK
+    #: Settings, qualifiers and circumstances (`npc.records.series.role`) that the output tells.
     params: Mapping[str, str] = field(default_factory=dict)
+    #: As the output tells it; empty if it does not.
     tool_version: str = ""
 
 

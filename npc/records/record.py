@@ -42,29 +42,43 @@ def moment(time: str) -> datetime:
 class Record:
     """One row of ``records.csv``. Raises `InvalidRecord` for a row that cannot be true.
 
-    time: ISO 8601 with offset (UTC). benchmark: the folder's name. case: the tool's test. value: in
-    `unit`, which follows from `metric`. size: bytes. hosts: in the order of their roles (server first).
-    status: ``ok``, or the reason why `value` must not be used (``failed: …``, ``invalid: …``,
-    ``timeout: …``, ``unavailable: …``). raw: the tool's own output, relative to the run's folder.
-    Texts are as `npc.records.reading.plain` makes them.
+    Texts are stored as `npc.records.reading.plain` makes them.
     """
 
+    #: When it was measured, ISO 8601 with offset (UTC).
     time: str
+    #: Name of the platform that it was measured on.
     platform: str
+    #: Name of the benchmark's folder.
     benchmark: str
+    #: What the tool measured, in its own words: ``tcp_bw``, ``triad``.
     case: str
+    #: A key of `npc.records.units.METRICS`.
     metric: str
+    #: In `unit`; None only where `status` is not ``ok`` and nothing was measured.
     value: float | None
+    #: SI base unit, which follows from `metric`.
     unit: str
+    #: Bytes of the message or the working set; None where the test has none.
     size: int | None = None
+    #: How many nodes it was measured on.
     nodes: int = 1
+    #: Their hosts in the order of their roles, the server first; empty if not known.
     hosts: tuple[str, ...] = ()
+    #: The batch system's name for the job; empty outside of one.
     job: str = ""
+    #: Name of the folder of the run; in a history, name of the night.
     run: str = ""
+    #: Which launch of the case it was, from 0.
     sample: int = 0
+    #: `OK`, or why the value must not be used: ``failed: …``, ``invalid: …``, ``timeout: …``, ``unavailable:
+    #: …``.
     status: str = OK
+    #: As the tool tells it; empty if it does not.
     tool_version: str = ""
+    #: Settings, qualifiers and circumstances (`npc.records.series.role`) by their names.
     params: Mapping[str, str] = field(default_factory=dict)
+    #: Path of the tool's own output, relative to the run's folder; empty where there is none.
     raw: str = ""
 
     def __post_init__(self) -> None:

@@ -161,14 +161,21 @@ def share_taken(record: Record) -> float:
 
 
 class Series(NamedTuple):
-    """What the values of one series share. params: settings and qualifiers, as sorted JSON."""
+    """What the values of one series have in common."""
 
+    #: Name of the platform.
     platform: str
+    #: Name of the benchmark's folder.
     benchmark: str
+    #: The tool's test (`neutral_case`).
     case: str
+    #: A key of `npc.records.units.METRICS`.
     metric: str
+    #: Bytes of the message or the working set; None where the test has none.
     size: int | None
+    #: How many nodes take part.
     nodes: int
+    #: Settings and qualifiers: a JSON object of texts, as text, its keys sorted.
     params: str
 
     @classmethod

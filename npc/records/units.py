@@ -14,9 +14,11 @@ from typing import Final, Literal, NamedTuple
 
 
 class Metric(NamedTuple):
-    """A measured quantity: its SI base unit, and which direction is good."""
+    """A quantity that is measured."""
 
+    #: SI base unit; ``1`` for counts and shares.
     unit: str
+    #: Which values are good; neither for those that only describe.
     better: Literal["higher", "lower", "neither"]
 
     @property

@@ -75,20 +75,19 @@ _GRAVITY: Final[Mapping[str, float]] = {
 
 
 class CommonEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What is the same in most series of a night, and hence one event.
+    """What is the same in most series of a night: one event, not one for each series."""
 
-    effect: relative change of the median series, negative is worse. score: a standard normal. worse, series:
-    how many of how many are worse than usual by half of it. since: the night that it began in. disturbed: how
-    many of the series were measured while others used the CPUs.
-    """
-
-    verdict: Verdict
-    effect: float
-    score: float
-    worse: int
-    series: int
-    since: str = ""
-    disturbed: int = 0
+    verdict: Annotated[Verdict, Meta(description="of the event")]
+    effect: Annotated[float, Meta(description="relative change of the median series; negative is worse")]
+    score: Annotated[float, Meta(description="standard normal score of the change")]
+    worse: Annotated[
+        int, Meta(description="how many series are worse than usual by more than half of `effect`")
+    ]
+    series: Annotated[int, Meta(description="how many series were compared")]
+    since: Annotated[str, Meta(description="the night in which it began; empty if not known")] = ""
+    disturbed: Annotated[
+        int, Meta(description="how many of the series were measured while others used the CPUs")
+    ] = 0
 
     def __str__(self) -> str:
         since = f" since {self.since}" if self.since else ""
@@ -101,36 +100,39 @@ class CommonEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightSuspect(Suspect):
-    """Whom the history accuses, the strongest evidence first.
+    """Whom the history accuses."""
 
-    benchmarks: what it is slow in. since: the first night of the evidence. grave: slower, and the chance is
-    small. named: whether to act on it: seen often enough, without rivals, or confirmed. rivals: what the
-    measurements cannot tell from it. runs: the nights of the evidence.
-    """
-
-    score: float
-    benchmarks: tuple[str, ...]
-    since: str
-    named: bool
-    grave: bool = False
-    rivals: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
+    score: Annotated[float, Meta(description="standard normal score of the evidence")]
+    benchmarks: Annotated[tuple[str, ...], Meta(description="the benchmarks in which it is slow")]
+    since: Annotated[str, Meta(description="the first night of the evidence")]
+    named: Annotated[
+        bool, Meta(description="whether to act on it: seen often enough and without rivals, or confirmed")
+    ]
+    grave: Annotated[
+        bool, Meta(description="whether evidence and slowness are enough to ask a matrix of pairs about it")
+    ] = False
+    rivals: Annotated[
+        tuple[str, ...], Meta(description="other suspects that explain the measurements as well")
+    ] = ()
+    runs: Annotated[tuple[str, ...], Meta(description="the nights of the evidence")] = ()
 
 
 class UnmeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that the last nights did not measure. last: the last night that did, empty for never."""
+    """A node that the last nights did not measure."""
 
-    node: str
-    last: str
-    why: str
+    node: Annotated[str, Meta(description="its name")]
+    last: Annotated[str, Meta(description="the last night that measured it; empty for never")]
+    why: Annotated[str, Meta(description="why it was not measured, in words")]
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
-    """Which nodes of the partition were measured in the last `within` nights. nodes: how many there are."""
+    """Which nodes of the partition were measured in the last nights."""
 
-    within: int
-    nodes: int
-    unmeasured: tuple[UnmeasuredNode, ...] = ()
+    within: Annotated[int, Meta(description="how many nights")]
+    nodes: Annotated[int, Meta(description="how many nodes the partition has")]
+    unmeasured: Annotated[
+        tuple[UnmeasuredNode, ...], Meta(description="the nodes that none of these nights measured")
+    ] = ()
 
     @property
     def measured(self) -> int:
@@ -149,25 +151,25 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PostponedBenchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """A benchmark that the night's budget did not reach. since: the last night that measured it, empty for
-    never. suspect: whether something was bad about it."""
+    """A benchmark that the night left out because its budget was used up."""
 
-    benchmark: str
-    since: str
-    suspect: bool = False
+    benchmark: Annotated[str, Meta(description="name of its folder")]
+    since: Annotated[str, Meta(description="the last night that measured it; empty for never")]
+    suspect: Annotated[bool, Meta(description="whether something was bad about it then")] = False
 
 
 class SlowSuspect(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom npb names: kind, name and role (`Suspect`), its nodes, by how much it is slower (None: it does not
-    answer), the evidence in words, and the test it was seen in."""
+    """Whom npb names after it has measured pairs."""
 
-    kind: str
-    name: str
-    nodes: tuple[str, ...]
-    slowdown: float | None
-    evidence: str
-    series: str
-    role: Role = ""
+    kind: Annotated[str, Meta(description="`node`, `link`, `uplink`, `switch` or `rack`")]
+    name: Annotated[str, Meta(description="the node, the ends of the link, the switch or the rack")]
+    nodes: Annotated[tuple[str, ...], Meta(description="the nodes that it affects")]
+    slowdown: Annotated[
+        float | None, Meta(description="by how much it is worse (0.05: 5 %); null if it does not answer")
+    ]
+    evidence: Annotated[str, Meta(description="why, in words")]
+    series: Annotated[str, Meta(description="the test in which it was seen, in words")]
+    role: Annotated[Role, Meta(description="the role in which alone it is slow; empty for any")] = ""
 
     @property
     def whom(self) -> str:
@@ -176,17 +178,13 @@ class SlowSuspect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PairMatrix(msgspec.Struct, frozen=True, kw_only=True):
-    """What the matrix of pairs said.
+    """What the matrix of pairs said of the suspects."""
 
-    nodes: all that were measured; suspects: those of the history among them. slow: whom npb names. pairs:
-    measurements. problem: why it says nothing; empty if it does.
-    """
-
-    nodes: tuple[str, ...]
-    suspects: tuple[str, ...]
-    slow: tuple[SlowSuspect, ...] = ()
-    pairs: int = 0
-    problem: str = ""
+    nodes: Annotated[tuple[str, ...], Meta(description="all nodes that were measured")]
+    suspects: Annotated[tuple[str, ...], Meta(description="those of them that the history accuses")]
+    slow: Annotated[tuple[SlowSuspect, ...], Meta(description="whom npb names")] = ()
+    pairs: Annotated[int, Meta(description="how many measurements were made")] = 0
+    problem: Annotated[str, Meta(description="why the matrix says nothing; empty if it does")] = ""
 
     def __str__(self) -> str:
         among = f"pairs of {', '.join(self.nodes)}"

@@ -1,9 +1,8 @@
-"""What a node looks at just before and just after each launch: the one place, for ``npc records sample`` and
-``npb``.
+"""What is read on a node just before and just after each launch, for ``npc records sample`` and ``npb``.
 
-Another source is a class like `StartedObservation` and a line in `SOURCES`; it fills the field of that name
-of `npc.records.launch.Launch`. Looks lie outside of what is timed, they start no process that stays, and
-between them nothing runs.
+Another source is a class like `StartedObservation` and a line in `SOURCES`; its result is the field of that
+name of `npc.records.launch.Launch`. The readings are outside of the time that is measured. They leave no
+process behind, and nothing runs between them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ NodeResults: TypeAlias = Mapping[str, Any]
 
 
 class StartedObservation(Protocol):
-    """Made just before a launch."""
+    """An observation of a node, which begins when it is made, just before a launch."""
 
     def result(self, own: Collection[int]) -> Any:
         """What was observed since it was made, for JSON; called once.
@@ -33,12 +32,13 @@ class Observer(NamedTuple):
 
     #: Begins to observe, on a node.
     look: Callable[[], StartedObservation]
-    #: From (host, result there) of the launch's nodes, the server's first, to the field; None where nobody
-    #: could look. Two of one host are npb's two agents there.
+    #: Makes the field from (host, result) of the launch's nodes, the server's first; None where nobody could
+    #: look. Two results of one host are those of npb's two agents there.
     join: Callable[[Sequence[tuple[str, Any]]], Any]
 
 
-#: By field of a launch. The last one looks closest to the launch.
+#: Field of a launch → its observer. They begin in this order and end in the opposite one, so the last one is
+#: closest to the launch.
 SOURCES: Final[Mapping[str, Observer]] = {
     "moved": Observer(CounterIncreases, by_host),
     "energy": Observer(energy.Energy, energy.by_host),
@@ -47,18 +47,19 @@ SOURCES: Final[Mapping[str, Observer]] = {
 
 
 class LaunchObservations:
-    """All looks of one node around one launch, which begins when this is made."""
+    """All observations of one node around one launch. They begin when this is made."""
 
     def __init__(self) -> None:
         self._looks = {field: source.look() for field, source in SOURCES.items()}
 
     def result(self, own: Collection[int] = ()) -> NodeResults:
-        """What was observed, when the launch has just ended; `own` as of `StartedObservation.result`."""
+        """What was observed; called when the launch has just ended. own: as in `StartedObservation`."""
         return {field: look.result(own) for field, look in reversed(self._looks.items())}
 
 
 def join(nodes: Sequence[tuple[str, NodeResults | None]]) -> dict[str, Any]:
-    """The fields of a launch, of (host, results) of its nodes; nothing where one of them did not look."""
+    """The fields of a launch from (host, results) of its nodes; each is None where one of the nodes did not
+    look."""
     fields: dict[str, Any] = {}
     for field, source in SOURCES.items():
         values = [(host, observations.get(field)) for host, observations in nodes if observations is not None]

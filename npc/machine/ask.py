@@ -1,4 +1,4 @@
-"""Asking a program of the system: what it prints, or in one line why it says nothing."""
+"""Run a program of the system: what it prints, or in one line why it failed."""
 
 from __future__ import annotations
 

@@ -3,11 +3,11 @@
 ========  ============================================================================================
 NFS       ``/proc/self/mountstats``, what came from and went to the server (kernel, fs/nfs/iostat.h)
 Lustre    ``llite.*.stats``, ``read_bytes`` and ``write_bytes`` (Lustre Operations Manual, Monitoring a
-          File System); since 2.12 below debugfs, which is root's
+          File System); since 2.12 in debugfs, which only root may read
 a disk    ``/sys/dev/block/MAJOR:MINOR/stat``, sectors of 512 bytes (kernel, Documentation/block/stat.rst)
 ========  ============================================================================================
 
-GPFS's mmpmon is root's, and asks a daemon: it is not read.
+GPFS is not read: its mmpmon needs root, and asks a daemon.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _SECTOR = 512
 
 
 def moved_bytes(folder: Path, kind: str, device: str, root: Path = Path("/")) -> int | None:
-    """Of the file system of a folder; None where nothing tells.
+    """Bytes that this node has read and written, of the file system that a folder is on; None where no
+    counter tells.
 
     kind, device: type and device of the file system (`npc.machine.mounts.mounted`).
     """
@@ -38,7 +39,7 @@ def moved_bytes(folder: Path, kind: str, device: str, root: Path = Path("/")) ->
 def _nfs(device: str, stats: str) -> int | None:
     for mount in stats.split("\ndevice "):
         if mount.removeprefix("device ").startswith(f"{device} mounted on "):
-            # read, written, the same past the page cache, from and to the server, pages
+            # bytes read and written; the same by direct I/O; the same from and to the server; pages
             counts = re.search(r"\n\s*bytes:\s+(?:\d+\s+){4}(\d+)\s+(\d+)\s", mount)
             return int(counts[1]) + int(counts[2]) if counts else None
     return None

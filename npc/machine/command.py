@@ -1,4 +1,4 @@
-"""Running a tool: what it prints, and how it ended, whatever goes wrong. Only the standard library."""
+"""Run a tool: what it printed and how it ended, also where it cannot run. Only the standard library."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Final
 
 #: Exit codes of what cannot be run, as a shell has them, and of what took too long, as timeout(1) has it.
 MISSING, TOO_LONG = 127, 124
-#: How often (s) is looked whether the tool itself has ended while something holds its output open.
+#: Seconds between two looks whether the tool has ended: something else may keep its output open.
 _LOOK_S: Final = 0.1
-#: How long (s) the rest of the output is read once its process group was killed.
+#: Seconds in which the rest of the output is read after its process group was killed.
 _GRACE_S: Final = 1.0
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -46,8 +46,10 @@ def run(
     timeout_s: float = 120.0,
     environment: Mapping[str, str] | None = None,
 ) -> ToolOutput:
-    """text: what it reads. One that cannot be run, or takes longer, has an exit code for that, and the reason
-    as its error output.
+    """Run a tool and wait until it has ended.
+
+    text: its standard input. A tool that cannot be run has the exit code `MISSING`, one that takes longer
+    than `timeout_s` has `TOO_LONG`; the reason is its error output.
 
     It has a process group of its own, which is killed when the time is up, or when the tool has ended but
     something that it started keeps its output open.
@@ -121,7 +123,7 @@ def last_line(text: str) -> str:
 
 
 def last_words(ended: subprocess.CompletedProcess[str]) -> str:
-    """The last line of what a tool said of its failure."""
+    """The last line that a tool printed before it failed, else its exit code in words."""
     line = last_line(ended.stderr or ended.stdout)
     return line or f"{Path(ended.args[0]).name}: {exit_words(ended.returncode)}"
 

@@ -1,8 +1,8 @@
-"""Counters of errors, losses and congestion that links, devices and the kernel keep of themselves.
+"""Counters of errors, losses and congestion that links, devices and the kernel keep.
 
-A counter is named by its owner and its own name, as whoever keeps it calls it: ``mlx5_0/1 symbol_error``,
-``eth0 rx_crc_errors``, ``tcp RetransSegs``. All count since a driver was loaded, for everybody on the node;
-network namespaces have counters of their own, and only these are seen.
+A counter is called by its owner and by the name that the owner gives it: ``mlx5_0/1 symbol_error``,
+``eth0 rx_crc_errors``, ``tcp RetransSegs``. All count from the moment at which a driver was loaded, for all
+processes of the node. A network namespace has counters of its own; inside one, only these can be read.
 
 ========================  ===========================================================================
 owner                     where, and what the names mean
@@ -36,13 +36,13 @@ from typing import Final, Literal
 from npc.machine import sysfs
 from npc.machine.pcie import device_name
 
-#: What it means that a counter rises. down: a link or what it connects was gone, or data is lost for good;
-#: error: bits were wrong, which nobody causes by load; loss: packets were dropped or sent again, which a full
-#: buffer does as well; congestion: somebody had to wait; throttling: the processor was slowed down.
-#: traffic: no fault at all, but what losses are held against.
+#: What it means that a counter rises. down: a link or a device was gone, or data is lost for good. error:
+#: bits were wrong, which load alone never causes. loss: packets were dropped or sent again, which a full
+#: buffer causes as well. congestion: packets had to wait. throttling: the processor was slowed down. traffic:
+#: no fault; losses are compared with it.
 Meaning = Literal["down", "error", "loss", "congestion", "throttling", "traffic"]
 
-#: Bits of PortCounters' fields, which stay at their largest value when they have reached it.
+#: Width in bits of the fields of PortCounters. A field that has reached its largest value stays there.
 PORT_BITS: Final[Mapping[str, int]] = {
     "symbol_error": 16, "link_error_recovery": 8, "link_downed": 8, "port_rcv_errors": 16,
     "port_rcv_remote_physical_errors": 16, "port_rcv_switch_relay_errors": 16, "port_xmit_discards": 16,
@@ -50,7 +50,7 @@ PORT_BITS: Final[Mapping[str, int]] = {
     "excessive_buffer_overrun_errors": 4, "port_xmit_wait": 32,
 }  # fmt: skip
 
-#: Of /proc/net, by the name of the section there: whose counters they are, and which.
+#: Section of /proc/net → the owner of its counters, and the names of those that are read.
 _PROTOCOLS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "Tcp": ("tcp", ("InSegs", "OutSegs", "RetransSegs", "InErrs", "InCsumErrors")),
     "TcpExt": ("tcp", ("TCPLostRetransmit", "TCPTimeouts", "ListenDrops", "TCPOFOQueue", "TCPBacklogDrop",
@@ -63,12 +63,13 @@ _PROTOCOLS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
                     "InCEPkts")),
 }  # fmt: skip
 
-#: What a name must contain to mean this, the first that fits. The words are those of the sources above, of
-#: the kernel's mlx5/counters.rst for ``ethtool -S``, and of the drivers of Intel, Broadcom and Amazon.
+#: Meaning (None: it does not matter), and what a counter's name contains that has it; the first that fits
+#: counts. The words are those of the sources above, of the kernel's mlx5/counters.rst for ``ethtool -S``, and
+#: of the drivers of Intel, Broadcom and Amazon.
 _MEANINGS: Final[Sequence[tuple[Meaning | None, str]]] = (
     ("traffic", "(In|Out)Segs|InDatagrams|InReceives|[rt]x_packets|port_(rcv|xmit)_packets|port_xmit_data"),
-    # Forward error correction corrects some bits all the time; queues that a program leaves behind are
-    # flushed; a program's own wrong requests; multicast that nobody wants; words that only look alike.
+    # No faults: bits that forward error correction corrects all the time, queues that are flushed after a
+    # program has left them, a program's own wrong requests, multicast for nobody, words that look alike.
     (None, "corrected_bits|err_lane|fec_cor|flush|^(req|resp)_|nohandler|interrupt|default|deferred"),
     ("throttling", "throttle|thermal"),
     ("down", "link_down|carrier_down|(^|_)ue_|^aer_dev_fatal|^MCE$|uncorrect"),
@@ -81,15 +82,15 @@ _MEANINGS: Final[Sequence[tuple[Meaning | None, str]]] = (
 
 @lru_cache(maxsize=2**14)
 def meaning(name: str) -> Meaning | None:
-    """What it means that a counter rises; None for one of no interest. With or without its owner."""
+    """What it means that a counter rises; None if that does not matter. name: with or without its owner."""
     own = name.rpartition(" ")[2]
     if own in ("InErrors", "InErrs") and name.startswith("udp"):
-        return "loss"  # a full buffer is one of them
+        return "loss"  # it counts full buffers too
     return next((means for means, word in _MEANINGS if re.search(word, own, re.IGNORECASE)), None)
 
 
 def read(root: Path = Path("/")) -> dict[str, int]:
-    """All counters of this node and what they stand at."""
+    """All counters of this node with their values."""
     values: dict[str, int] = {}
     for owner, counters in (
         *_rdma_ports(root), *_interfaces(root), *_protocols(root), *_memory(root), *_processor(root),
@@ -102,7 +103,7 @@ def read(root: Path = Path("/")) -> dict[str, int]:
 
 
 def raised(counters: Mapping[str, int]) -> dict[str, int]:
-    """Those that are not 0, without the traffic."""
+    """Counters that are not 0, without those of traffic."""
     return {name: value for name, value in counters.items() if value and meaning(name) != "traffic"}
 
 
@@ -113,10 +114,10 @@ def is_full(name: str, value: int) -> bool:
 
 
 def rise(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """By how much counters rose between two readings: only those that did, and the traffic of their owners.
+    """By how much counters rose between two readings: those that rose, and the traffic of their owners.
 
-    One that went back was reset meanwhile: it rose by what it stands at, at least. One that was not there
-    before belongs to a device that came meanwhile.
+    A counter that is lower than before was reset meanwhile: it rose at least by its new value, which is
+    taken. A counter that was not there before belongs to a new device, and is left out.
     """
     by = {
         name: value - before[name] if value >= before[name] else value
@@ -134,13 +135,13 @@ class CounterIncreases:
         self._before = read()
 
     def result(self, own: Collection[int] = ()) -> dict[str, int]:
-        """By how much each rose since this was made, as of `rise`."""
+        """By how much each rose since this was made, as `rise` has it."""
         return rise(self._before, read())
 
 
 def by_host(nodes: Sequence[tuple[str, dict[str, int] | None]]) -> dict[str, dict[str, int]] | None:
-    """`npc.records.launch.Launch.moved` of what was seen on nodes; of two looks on one host the first, which
-    began before the other and ends after it. None where nobody could look."""
+    """The field `npc.records.launch.Launch.moved` from (host, what rose there); None where nobody could look.
+    Of two looks on one host the first is taken: it began before the other and ended after it."""
     counters: dict[str, dict[str, int]] = {}
     for host, moved in nodes:
         if moved is not None:
@@ -163,7 +164,7 @@ def _interfaces(root: Path) -> Owned:
     for path in sorted((root / "sys/class/net").glob("*")):
         if path.name == "lo" or not _is_own(path, root):
             continue
-        # Bridges, bonds and VLANs pass on what others count; containers hang on bridges by the hundred.
+        # Bridges, bonds and VLANs pass on what others count; a bridge may have hundreds of containers.
         of_container = (path / "brport").exists() and not (path / "device").exists()
         if of_container or (path / "bridge").exists() or any(path.glob("lower_*")):
             continue
@@ -214,7 +215,7 @@ def _memory(root: Path) -> Owned:
         for module in modules:
             errors = _numbers(module, ("dimm_ce_count", "dimm_ue_count"))
             yield f"{controller.name}/{module.name}", errors
-        # What could be laid to no module; where there are none, all.
+        # Errors that belong to no known module; all errors where no module is known.
         names = ("ce_noinfo_count", "ue_noinfo_count") if modules else ("ce_count", "ue_count")
         yield controller.name, _numbers(controller, names)
 
@@ -245,7 +246,7 @@ def _devices(root: Path) -> Owned:
 
 
 def _numbers(folder: Path, names: Sequence[str] | None = None) -> dict[str, int]:
-    """The numbers that files of a folder hold, of all of them by default."""
+    """File → the number in it, of a folder; names: the files to read, by default all."""
     with contextlib.suppress(OSError):
         chosen = names if names is not None else sorted(path.name for path in folder.iterdir())
         return {name: value for name in chosen if (value := sysfs.number(folder / name)) is not None}
@@ -259,13 +260,13 @@ _GET_STATISTICS: Final = 0x1D
 _GET_STRING_COUNTS: Final = 0x37
 _OF_STATISTICS: Final = 1
 _NAME_BYTES: Final = 32
-#: What drivers count of one queue or channel: ``rx0_drops``, ``tx_queue_3_missed``, ``[7] rx_discards``.
+#: Counters of one queue or channel: ``rx0_drops``, ``tx_queue_3_missed``, ``[7] rx_discards``.
 _QUEUE: Final = re.compile(r"^[rt]x-?\d|queue_?\d|\[\d+\]|^ch\d|^q\d")
 
 
 def driver_statistics(interface: str) -> dict[str, int]:
-    """What ``ethtool -S`` shows of an interface, without its single queues; nothing where the driver keeps
-    none. It is asked by the calls that ethtool makes: no process for each launch."""
+    """What ``ethtool -S`` shows of an interface, without counters of single queues; empty where the driver
+    has none. It makes ethtool's system calls itself: a process for each launch would take too long."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
 
         def ask(request: bytes) -> bytes:

@@ -74,7 +74,8 @@ def missing_for_main_job(tools: Sequence[ToolStatus]) -> list[str]:
 
 
 def remedies(tools: Sequence[ToolStatus], site: SoftwareSource) -> list[tuple[str, str]]:
-    """(tool, how to get it here) for each that the main job misses; one line for all that the system has."""
+    """(tools, how to get them here) of those that the main job lacks; all packages of the system are in one
+    line."""
     missing = [
         status for status in tools if status.path is None and status.tool.need is not ToolNeed.OPTIONAL
     ]
@@ -89,7 +90,7 @@ def remedies(tools: Sequence[ToolStatus], site: SoftwareSource) -> list[tuple[st
     for status in missing:
         ways = ways_to_get(status.tool, site)
         if status in packaged:
-            ways = ways[1:]  # the packages stand above; a site without sudo goes another way
+            ways = ways[1:]  # its package is in the line above; the others are for who has no sudo
         if ways:
             lines.append((status.tool.name, "; or ".join(ways)))
     return lines
@@ -126,7 +127,7 @@ def as_json(diagnosis: Diagnosis, site: SoftwareSource) -> dict[str, Any]:
 
 
 def lines_of(diagnosis: Diagnosis, site: SoftwareSource, missing_only: bool) -> Iterator[str]:
-    """It for people, line by line."""
+    """The diagnosis for people, line by line."""
     if not missing_only:
         yield from _lines_of_tools(diagnosis.tools)
     if ways := remedies(diagnosis.tools, site):

@@ -6,7 +6,7 @@
   its use as a side channel (CVE-2020-8694) only root may read it.
 * ``energyN_input`` of hwmon with a label of a socket, in µJ (kernel, hwmon/sysfs-interface.rst).
 
-What they count is everybody's: idle processors, other users, and of RAPL neither network cards nor fans.
+They count what anybody on the node takes, idle processors too. RAPL leaves out network cards and fans.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from npc.machine import sysfs
 RIGHT: Final = "chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj (root, after each boot)"
 NOTHING: Final = "unavailable: no energy counters here (RAPL, hwmon, Cray), as in most virtual machines"
 FORBIDDEN: Final = f"unavailable: RAPL may be read by root only: {RIGHT}"
-#: No package takes more (W): within the time that a counter needs for one round at it, it cannot hide one.
+#: The most that a package takes (W). Where a counter could wrap at this power between two readings, it may
+#: have wrapped unseen.
 MOST_W: Final = 1000.0
 
 
@@ -73,14 +74,14 @@ class Energy:
             if used < 0 and not whole:
                 return {"unavailable": f"the counter {name} was reset meanwhile"}
             joules += used if used >= 0 else used + whole
-        if not joules:  # guests are shown counters that nobody counts
+        if not joules:  # some virtual machines have counters that stand still
             return {"unavailable": f"the counters of {after.source} stand still"}
         return {"joules": round(joules, 6), "seconds": round(seconds, 6), "source": after.source}
 
 
 def by_host(nodes: Sequence[tuple[str, dict[str, Any] | None]]) -> dict[str, Any] | None:
-    """A launch's field ``energy`` of what was seen on its nodes, unavailable where it is on one of them. Of
-    two looks on one host the last is taken, that of npb's client, which has less before and after it."""
+    """A launch's field ``energy`` from what was seen on its nodes; unavailable if it is so on one of them. Of
+    two looks on one host the last is taken, that of npb's client: it is closer to the launch."""
     readings = {host: energy for host, energy in nodes if energy is not None}
     if not readings:
         return None

@@ -44,7 +44,7 @@ _VARIABLES: Final = re.compile(
     r"|HCOLL|SHARP|NCCL|RCCL|CUDA|HIP|ROCR|GPU|MKL|OPENBLAS|BLIS|GOTO|MALLOC|LIKWID|NPC|JUBE)_\w+"
     r"|GLIBC_TUNABLES|LD_PRELOAD|LD_LIBRARY_PATH|PATH|LOADEDMODULES|VIRTUAL_ENV"
 )
-#: Kernel parameters that change speed or noise; the rest of the command line is nobody's business.
+#: Kernel parameters that change speed or noise. The rest of the command line is not kept.
 _KERNEL_PARAMETERS: Final = re.compile(
     r"(?<!\S)(?:mitigations|nosmt|isolcpus|nohz|nohz_full|rcu_nocbs|idle|processor\.\w+|intel_idle\.\w+"
     r"|intel_pstate|amd_pstate|cpufreq\.\w+|transparent_hugepage|hugepages|hugepagesz|numa_balancing"
@@ -61,9 +61,9 @@ def collect_environment(
 ) -> dict[str, Any]:
     """The content of ``environment.json``.
 
-    command: the command line it is for, this process's by default; tools: if they were looked up already;
-    watch_s: seconds to watch for processes that compute meanwhile, before anything else is done;
-    in_job: without the tools that no job starts.
+    command: the command line that it belongs to, by default that of this process; tools: what `find_all`
+    returned, if it was called already; watch_s: seconds in which to watch for processes that compute, before
+    anything else is done; in_job: whether to leave out tools that no job starts.
     """
     load = load_average(watch_s=watch_s)
     wanted = [tool for tool in TOOLS if tool.in_jobs or not in_job]
@@ -123,7 +123,7 @@ def mpi_library() -> str | None:
     return match[1].strip("\0 ") if match else None
 
 
-#: What the firmware (DMI) or the kernel's clock sources of a guest say of its hypervisor.
+#: A word in a guest's firmware (DMI) or clock sources → its hypervisor.
 _HYPERVISORS: Final = {
     "QEMU": "qemu",
     "VMware": "vmware",
@@ -140,10 +140,10 @@ _CONTAINERS: Final = {".dockerenv": "docker", "run/.containerenv": "podman", ".s
 
 
 def virtualisation(root: Path = Path("/")) -> dict[str, str | None]:
-    """The hypervisor and the container this runs in, each None where there is no sign of one.
+    """The hypervisor and the container that this runs in, each None where there is no sign of one.
 
-    A guest is told by the CPU's ``hypervisor`` flag (x86) or by its firmware; ``unknown`` is a guest
-    whose hypervisor does not give its name.
+    A guest is recognised by the CPU's flag ``hypervisor`` (x86) or by its firmware. Its hypervisor is
+    ``unknown`` where nothing names it.
     """
     dmi = root / "sys/class/dmi/id"
     firmware = f"{sysfs.text(dmi / 'sys_vendor')} {sysfs.text(dmi / 'product_name')}"
@@ -212,8 +212,8 @@ def _memory() -> dict[str, Any]:
 
 def _python() -> dict[str, Any]:
     packages: dict[str, str] = {}
-    for folder in reversed(sys.path):  # the first on it is the one that is imported
-        # what their folders are called: to read the headers in all of them takes a tenth of a second a job
+    for folder in reversed(sys.path):  # the first folder that has a package comes last, and counts
+        # by the names of their folders: to read all their headers takes a tenth of a second in each job
         for path in Path(folder).glob("*-*.*-info"):
             name, version = path.stem.split("-")[:2]
             packages[name.lower().replace("_", "-")] = version
@@ -240,7 +240,8 @@ def _slurm(variables: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def _checkout() -> dict[str, Any]:
-    """Commit and cleanness of the checkout that this NPC runs from; None each where it is none."""
+    """Commit of the git checkout that this NPC runs from, and whether it was changed; None where there is
+    none."""
     unknown: dict[str, Any] = {"commit": None, "dirty": None}
     folder = home()
     if not (folder / ".git").exists() or find("git") is None:

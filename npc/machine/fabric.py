@@ -34,14 +34,15 @@ from npc.machine.ask import NoAnswer, ask
 if TYPE_CHECKING:
     from npc.statistics.arrays import Booleans
 
-#: A host list longer than this is a slip of the keyboard (``n[1-99999999]``), not a cluster.
+#: A longer host list is a typing error (``n[1-99999999]``), not a cluster.
 MAX_HOSTS: Final = 1_000_000
 
-#: Where hosts are that a topology does not know.
+#: The place of hosts that a topology does not know.
 ELSEWHERE: Final = "elsewhere"
-#: Racks by name, as a multiple of the root of the number of hosts; more are no racks, but chassis or blades.
+#: Groups by name are racks if there are at most this times the square root of the number of hosts. More of
+#: them are chassis or blades.
 _MOST_RACKS: Final = 4.0
-#: Hosts of a block where no rack is known, at most.
+#: A block has at most so many hosts, where no rack is known.
 _BLOCK: Final = 40
 
 _BRACKETS: Final = re.compile(r"\[([^\[\]]*)\]")
@@ -90,7 +91,7 @@ class Topology:
         return {node: tuple(groups) for node, groups in above.items()}
 
     def name(self, host: str) -> str:
-        """The topology's name of a host: itself, or without its domain if only that is known."""
+        """A host's name in the topology: as it is, or without its domain if only that is known."""
         return host if host in self.nodes else short_name(host)
 
     def below(self, group: str, hosts: Iterable[str]) -> tuple[str, ...]:
@@ -121,8 +122,9 @@ def in_order(hosts: Iterable[str], topology: Topology | None) -> list[str]:
 def neighbours(
     hosts: Sequence[str], topology: Topology | None, most: int
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """Hosts `in_order` as named groups: those of each leaf switch, unless there is one leaf only or more than
-    twice `most`; else at most `most` of equal size, called by their first."""
+    """Hosts, which are `in_order`, as named groups: one for each leaf switch, if there are at least two and
+    at most twice `most` of them; else at most `most` groups of equal size, each named after its first host.
+    """
     leaves: dict[str, list[str]] = {}
     if topology:
         for host in hosts:
@@ -146,7 +148,7 @@ def group_members(topology: Topology | None, names: Sequence[str]) -> Iterator[G
     """The switches and racks of a topology; their nodes are those among `names`."""
     if topology is None:
         return
-    import numpy as np  # not needed, and not paid for, where nobody is to blame
+    import numpy as np  # slow to import, and needed only where a suspect is looked for
 
     number = {topology.name(name): i for i, name in enumerate(names)}
     for group in topology.groups:
@@ -175,11 +177,11 @@ def places(hosts: Iterable[str], topology: Topology | None) -> dict[str, str]:
 
 
 def racks(hosts: Iterable[str], topology: Topology | None) -> list[tuple[str, tuple[str, ...]]]:
-    """Hosts by their `places`; where a topology knows none of them, by what their names have before the last
-    number (``node24-001`` is in ``node24``).
+    """Hosts by their `places`. Where a topology knows none of them: by the part of their names before the
+    last number (``node24-001`` is in ``node24``).
 
-    Names that tell no racks apart, or hundreds of small ones, make blocks of equal size, called by their
-    first. What only some hosts have is ``elsewhere`` for the others, and last.
+    Where the names make one group only, or too many, the groups are blocks of equal size, each named after
+    its first host. Hosts that have no place are in the group ``elsewhere``, which is the last.
     """
     ordered = sorted(dict.fromkeys(hosts), key=natural)
     known = places(ordered, topology)
@@ -199,7 +201,8 @@ def racks(hosts: Iterable[str], topology: Topology | None) -> list[tuple[str, tu
 
 
 def _before_last_number(host: str) -> str:
-    """What tells the rack of a host whose name tells one; the name where it has no number."""
+    """A host's name without its last number and what is next to it: its rack, if the name tells one. The
+    whole name where it has no number."""
     match = re.fullmatch(r"(.*?)[^0-9a-zA-Z]*[a-zA-Z]*\d+[a-zA-Z]*", short_name(host))
     return match[1] if match else short_name(host)
 
@@ -273,7 +276,7 @@ def modules(variables: Mapping[str, str]) -> dict[str, str]:
     """Host → module, the partition of its component, from the variables of a heterogeneous job of Slurm
     (``SLURM_JOB_NODELIST_HET_GROUP_0`` …); empty for any other job.
 
-    Components of one partition (told apart by a constraint) are ``batch 0``, ``batch 1``, ….
+    Two components of one partition are ``batch 0`` and ``batch 1``.
     """
     parts = []
     for number in range(len(variables)):
@@ -324,7 +327,7 @@ def _slurm_group(line: str) -> tuple[Literal["switch", "rack"], str, list[str]]:
     fields = dict(field.partition("=")[::2] for field in line.split())
     fields = {key.lower(): value for key, value in fields.items()}
     if "switchname" in fields:
-        # The upper switches of `scontrol` list their nodes and their switches; the switches say more.
+        # For an upper switch, scontrol lists both the nodes and the switches below; the switches tell more.
         return "switch", fields["switchname"], expand(fields.get("switches") or fields.get("nodes", ""))
     for block in ("blockname", "aggregatedblock"):
         if block in fields:

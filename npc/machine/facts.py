@@ -1,4 +1,4 @@
-"""What an ``environment.json`` says of a machine, in words for people; and who differs from the others."""
+"""What an ``environment.json`` says of a machine, in words for people; and which machines differ."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from npc.machine.pcie import IDLES
 from npc.records.environment import read_environment
 from npc.records.units import format_quantity, format_size, plural
 
-#: Of the variables of an ``environment.json`` those that tell of the job, of NPC, or where things lie.
+#: Variables of an ``environment.json`` that only describe the job, NPC, or where files are.
 _OF_NO_MATTER: Final = re.compile(
     r"(SLURM|PBS|LSB|NPC|JUBE|PMIX|HYDRA)_\w+|OMPI_(?!MCA_)\w+|PATH|LD_LIBRARY_PATH|VIRTUAL_ENV"
 )
-#: Of fewer machines nobody can say which is the odd one.
+#: Among fewer machines it is not known which one differs.
 LEAST: Final = 3
 
 
 def of_machine(environment: Mapping[str, Any]) -> dict[str, str]:
-    """What an ``environment.json`` says that two runs may be compared by; nothing of the run itself."""
+    """The facts in an ``environment.json`` by which two runs may be compared: none about the run itself."""
     if not environment:
         return {}
     whole = {**dict(software(environment)), **dict(hardware(environment))}
@@ -92,9 +92,10 @@ def hardware(environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def odd_ones(environments: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Who differs from most of the others, and in what, a line each; seen: ``environment.json`` by machine.
+    """Which machines differ from most others, and in what, a line for each fact. environments:
+    ``environment.json`` by machine.
 
-    Only facts that more than half of them share; nobody among fewer than `LEAST`.
+    Only facts that more than half of the machines share, and at least `LEAST` machines have.
     """
     facts = {name: of_machine(environment) for name, environment in environments.items()}
     lines = []
@@ -108,12 +109,15 @@ def odd_ones(environments: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def read_environments(files: Iterable[Path]) -> dict[str, Mapping[str, Any]]:
-    """What each host says of itself, the last time that it does, by its name; a file that cannot be read says
-    nothing."""
+    """Host → its ``environment.json``, the newest one of these files. A file that cannot be read is passed
+    over."""
     environments: dict[str, Mapping[str, Any]] = {}
     for file in files:
         environment = read_environment(file) or {}
-        name, time = _text(environment, "host", "name"), _text(environment, "time")  # UTC, all of one form
+        name, time = (
+            _text(environment, "host", "name"),
+            _text(environment, "time"),
+        )  # all are UTC, in one format
         if name and time >= _text(environments.get(name, {}), "time"):
             environments[name] = environment
     return environments

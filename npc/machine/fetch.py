@@ -1,9 +1,9 @@
-"""What no package brings, fetched into this Python's environment: ``python -m npc.machine.fetch osu jube``.
+"""Fetch into this Python's environment what no package brings: ``python -m npc.machine.fetch osu jube``.
 
 osu: the OSU benchmarks' ports in mpi4py's source distribution, of the mpi4py that is installed.
 jube: JUBE's release, whose address and sum ``tools.ini`` has, where there is no ``jube`` yet.
 
-The set-up calls it, and who has installed NPC from a wheel; hence only the standard library.
+The set-up calls it, and people who have installed NPC from a wheel; hence only the standard library.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from npc.machine.tools import OSU_PORTS, find, named
 from npc.python import python
 from npc.terminal import guard
 
-#: An address that does not answer by then is out of reach.
+#: Seconds after which an address that does not answer is taken to be out of reach.
 _PATIENCE_S: Final = 20.0
 
 
 class NotFetched(Exception):
-    """It could not be had; the message says why and what to do instead."""
+    """Something could not be fetched; the message says why and what to do instead."""
 
 
 def fetch_osu() -> str:
-    """Put mpi4py's ports of the OSU benchmarks (``demo/osu_*.py``) beside the environment; what was done, ""
-    if they are there.
+    """Put mpi4py's ports of the OSU benchmarks (``demo/osu_*.py``) beside the environment. Returns what was
+    done, in words; "" if they are there already.
 
     pip gets the sources from wherever this site gets its packages, and asks the build back end for the
     metadata, but compiles nothing. Raises `NotFetched`.
@@ -66,7 +66,8 @@ def fetch_osu() -> str:
 
 
 def fetch_jube() -> str:
-    """Install JUBE's release by pip, once its sum is right; what was done, "" if there is a ``jube``.
+    """Install JUBE's release by pip, once its checksum is right. Returns what was done, in words; "" if there
+    is a ``jube`` already.
 
     Raises `NotFetched` with the commands that do it by hand.
     """
@@ -104,7 +105,8 @@ def pip(*words: str, instead: str) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Fetch what the words name; 0, 1 if one of them could not be had, 2 if one is not known."""
+    """Fetch what the words name. Returns the exit code: 0, 1 if one of them could not be fetched, 2 if one is
+    not known."""
     known = {"osu": fetch_osu, "jube": fetch_jube}
     if not words or set(words) - set(known):
         print(f"usage: python -m npc.machine.fetch {'|'.join(known)}", file=sys.stderr)

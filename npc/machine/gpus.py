@@ -14,8 +14,8 @@ from npc.machine.tools import find
 
 #: A driver without persistence takes seconds for each GPU.
 _TIMEOUT_S: Final = 30.0
-#: Key → nvidia-smi's property, and the factor that makes a number of it (0: text). Names as old as the V100;
-#: what a driver does not know is left out.
+#: Key → nvidia-smi's property, and the factor from its unit to the key's (0: it is a text). Drivers have had
+#: these names since the V100; what a driver does not know is left out.
 _PROPERTIES: Final[Mapping[str, tuple[str, float]]] = {
     "index": ("index", 1),
     "name": ("name", 0),
@@ -41,7 +41,7 @@ _PROPERTIES: Final[Mapping[str, tuple[str, float]]] = {
     "used_bytes": ("memory.used", 2**20),
     "held_down_by": ("clocks_throttle_reasons.active", 0),
 }
-#: nvml.h, nvmlClocksEventReason…, without idleness (1).
+#: Bit → why clocks are low (nvml.h, nvmlClocksEventReason…), without idleness (1).
 _REASONS: Final[Mapping[int, str]] = {
     0x2: "application clocks",
     0x4: "power cap",

@@ -1,4 +1,4 @@
-"""The mathematical libraries that are there: where a program's loader and customary places have them.
+"""The mathematical libraries of this machine, in the folders of the loader and in customary ones.
 
 What a user has loaded comes first: the folders of ``LD_LIBRARY_PATH`` and ``LIBRARY_PATH``, MKL's of
 ``MKLROOT``, this Python's own (wheels of PyPI). Then the system's: Debian keeps each build of a BLAS in a
@@ -57,12 +57,13 @@ def _folders() -> Iterator[Path]:
 
 
 def chosen(words: str, known: Sequence[str]) -> dict[str, str]:
-    """Path → name of the libraries that a setting names, with commas between; of an empty one, of all of
+    """Path → name of the libraries that a setting names, with commas between; for an empty setting, of all of
     `known` that are there.
 
-    A word is one of `known` in any case of letters, or a path, whose library its file name tells, if it does.
-    A known one that is not there has its file's usual name, which the loader may find, or say that it does
-    not. Raises ValueError for a word that is neither.
+    A word of the setting is one of `known`, in small or capital letters, or a path; the library of a path is
+    recognised by its file name, else that is its name. A known library that is not found has its usual file
+    name as its path: the loader may still find it, or reports that it does not. Raises ValueError for any
+    other word.
     """
     if not words:
         there = ((name, find_library(name)) for name in known)

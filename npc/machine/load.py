@@ -17,14 +17,15 @@ from npc.machine import sysfs
 #: cgroup v1 writes "no limit" as the largest multiple of the page size below 2^63.
 _UNLIMITED: Final = 2**60
 WATCH: Final = "NPC_WATCH"
-#: Who takes what is stolen from a virtual machine's CPUs.
+#: Name of the entry for CPU time that the hypervisor gave to other guests.
 HYPERVISOR: Final = "hypervisor"
-#: Fewer ticks of the kernel's clock are too few to divide by the time of a short launch.
+#: Processes with fewer ticks of the kernel's clock are not listed: over a short launch that gives no rate.
 LEAST_TICKS: Final = 10
 
 
 def watch_s() -> float:
-    """Seconds to watch for other processes that compute, before a job; 0: nobody looks, nor during launches.
+    """Seconds to watch for other processes that compute, before a job; 0: nobody looks, not during launches
+    either.
 
     The variable ``NPC_WATCH``. Raises InvalidUsage.
     """
@@ -75,11 +76,12 @@ def busy_processes(seconds: float, at_least: float = 0.1, root: Path = Path("/")
 
 
 class LoadMonitor:
-    """What the processes compute that are there when it is made and still there when it is asked.
+    """What processes compute from the moment when this is made until it is asked; only processes that exist
+    at both moments.
 
-    So whatever is started and ended in between is nobody's, wherever it was started from: neither a program
-    whose ranks are a batch system's children is taken for others, nor are others seen that end too soon.
-    What the hypervisor gave to other guests while this machine's CPUs wanted to run is one entry more.
+    A process that starts or ends in between is not counted, whoever started it. So ranks that a batch system
+    starts are not taken for the work of others, but short processes of others are not seen. One entry more is
+    for the hypervisor: what it gave to other guests while this machine's CPUs had work to do.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -89,8 +91,11 @@ class LoadMonitor:
         self._begun = time.monotonic()
 
     def busy(self, at_least: float = 0.1, least_ticks: int = 0, kernel: bool = True) -> list[BusyProcess]:
-        """Those that used `at_least` cores and `least_ticks` of the kernel's clock, busiest first, without
-        this process; with `kernel`, its threads too, which work for whoever calls it."""
+        """Processes that used `at_least` cores and `least_ticks` of the kernel's clock, busiest first,
+        without this one.
+
+        kernel: whether to list the kernel's own threads, which work for any process that calls it.
+        """
         second = os.sysconf("SC_CLK_TCK") * (time.monotonic() - self._begun)
         busy = [
             BusyProcess(process.pid, process.name, ticks / second)
@@ -105,7 +110,7 @@ class LoadMonitor:
         return sorted((entry for entry in busy if entry.cores >= at_least), key=lambda entry: -entry.cores)
 
     def cores_of(self, pids: Iterable[int]) -> float:
-        """Cores that some of these processes used on average, with all that they have waited for."""
+        """Cores that these processes used on average, with all children that they have waited for."""
         second = os.sysconf("SC_CLK_TCK") * (time.monotonic() - self._begun)
         now = [process for pid in pids if (process := processes.read(pid, self._root))]
         then = [self._before.get((process.pid, process.started), process) for process in now]
@@ -113,7 +118,7 @@ class LoadMonitor:
 
 
 class LoadDuringLaunch:
-    """What this node computes during one launch, the launch and others apart."""
+    """What this node computes during one launch: the launch, and other processes."""
 
     def __init__(self) -> None:
         self._monitor = LoadMonitor()
@@ -135,11 +140,11 @@ class LoadDuringLaunch:
 
 
 def busiest(nodes: Sequence[tuple[str, dict[str, Any] | None]]) -> dict[str, Any] | None:
-    """What computed during a launch on the node where others took more, of (host, `LoadDuringLaunch.result`)
-    each.
+    """`npc.records.launch.Launch.load` from (host, `LoadDuringLaunch.result`) of the launch's nodes: that of
+    the node where other processes took most.
 
-    On one node it is what the first saw, npb's server: to its client, the server is another process. None
-    where one of them did not look.
+    On one host it is the first one, of npb's server: for the client, the server would be another process.
+    None where one of them did not look.
     """
     both = [(host, computed) for host, computed in nodes if computed is not None]
     if len(both) < len(nodes) or not both:

@@ -1,8 +1,8 @@
-"""Memory modules (DIMMs) and the channels they sit on, as far as the machine tells who asks.
+"""Memory modules (DIMMs) and the channels they are on, as far as this user may read that.
 
-The firmware's table (SMBIOS, structures of type 17: DMTF DSP0134, section 7.18) is root's to read; what
-udev has read of it at boot is everybody's. Channels are the memory controllers' own (EDAC), else those that
-the modules' places are named after.
+Only root may read the firmware's table (SMBIOS, structures of type 17: DMTF DSP0134, section 7.18), but
+everybody what udev has read from it at boot. Channels are those that the memory controllers' drivers show
+(EDAC), else those in the names of the modules' slots.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _UDEV: Final = "run/udev/data/+dmi:id"
 _EDAC: Final = "sys/devices/system/edac/mc"
 _MEMORY_DEVICE: Final = 17
 _END_OF_TABLE: Final = 127
-#: Of `_MEMORY_DEVICE`: the codes of what has channels of 64 data bits.
+#: Code of a memory type that has channels of 64 data bits → its name.
 _TYPES: Final = {0x18: "DDR3", 0x1A: "DDR4", 0x22: "DDR5"}
-#: A size in this field means that the next one has it; so do speeds.
+#: A size with this value is in another field; so is a speed with the value `_FAST`.
 _EXTENDED: Final = 0x7FFF
 _FAST: Final = 0xFFFF
 #: How vendors name a module's channel in its place: ``Channel0``, ``CHANNEL A``; ``DIMM_A1``, ``P1-DIMMA1``;
-#: the processor stands before it, or in the bank (``NODE 1``, ``P0``). A letter alone (``A1``) may be either.
+#: the processor stands before it, or in the bank (``NODE 1``, ``P0``). A letter alone (``A1``) may mean both.
 _CHANNEL: Final = (
     re.compile(r"ch(?:annel|an)?[ _-]*([A-Z]|\d+)(?![a-z])", re.IGNORECASE),
     re.compile(r"DIMM[ _-]?([A-Z])\d$"),
@@ -38,7 +38,7 @@ CHANNEL_BYTES: Final = 8
 
 def dimms(root: Path = Path("/")) -> list[dict[str, Any]] | None:
     """The modules in place: ``locator``, ``bank``, ``type``, ``size_bytes`` and ``transfers_s``, the
-    configured rate; None where nobody tells this user."""
+    configured rate; None where this user may not read them."""
     try:
         devices = list(_of_table((root / _TABLE).read_bytes()))
     except (OSError, ValueError, struct.error, IndexError):

@@ -21,7 +21,7 @@ class Mount(NamedTuple):
 
 
 def mounts() -> list[Mount]:
-    """All of them, in the order of their mounting; none where the kernel does not say."""
+    """All file systems in the order of their mounting; empty where the kernel does not list them."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -37,7 +37,8 @@ def mounts() -> list[Mount]:
 
 
 def mounted(folder: Path) -> tuple[str, str]:
-    """(type, device) of the file system of a folder, of several on each other the last one; "" if unknown."""
+    """(type, device) of the file system of a folder; the last one where several are mounted on each other. ""
+    if unknown."""
     there, best = folder.resolve(), Mount("", "", "", "")
     for mount in mounts():
         if there.is_relative_to(mount.place) and len(mount.place) >= len(best.place):

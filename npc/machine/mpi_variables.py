@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-#: In the order of all MPIs' numbers.
+#: In the order of their numbers, which is the same in all MPIs.
 CLASSES: Final = (
     "state", "level", "size", "percentage", "highwatermark", "lowwatermark", "counter", "aggregate", "timer",
     "generic",
@@ -21,7 +21,7 @@ _THREAD_MULTIPLE: Final = 3
 
 def offered() -> dict[str, Any] | None:
     """{"classes": {class: how many variables}, "spc": how many of them are Open MPI's SPC}, after MPI_Init;
-    None where MPI_T cannot be had."""
+    None where MPI_T cannot be used."""
     library = _library()
     number = ctypes.c_int()
     if library is None or library.MPI_T_init_thread(_THREAD_MULTIPLE, ctypes.byref(number)) != 0:
@@ -41,7 +41,8 @@ def offered() -> dict[str, Any] | None:
 
 
 def _library() -> ctypes.CDLL | None:
-    """The MPI library of this process, which may have been loaded for mpi4py alone."""
+    """The MPI library of this process, by its file: mpi4py may have loaded it so that others do not see its
+    functions."""
     paths = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
     for path in sorted(
         path for path in paths if Path(path).name.startswith(("libmpi.so", "libmpich.so", "libmpi_abi"))
@@ -53,7 +54,7 @@ def _library() -> ctypes.CDLL | None:
 
 
 def _variable(library: ctypes.CDLL, index: int) -> tuple[str, int]:
-    """Name and class; an empty name for one of a component that Open MPI has closed."""
+    """Name and class of a variable; the name is empty where it is of a component that Open MPI has closed."""
     name = ctypes.create_string_buffer(256)
     length, kind, number = ctypes.c_int(256), ctypes.c_int(), ctypes.c_int()
     none, ignored, handle = ctypes.c_int(0), ctypes.byref(number), ctypes.byref(ctypes.c_void_p())

@@ -1,7 +1,7 @@
 """What ``npc platform new`` writes: a platform for this cluster, from what Slurm and one of its nodes say.
 
 Slurm is asked for its partitions (``sinfo``, ``scontrol``); a node describes itself in a short job
-(``srun npc doctor --environment``). What neither knows stands in the files as a comment with what to look up.
+(``srun npc doctor --environment``). What neither knows is a comment in the files, which says what to look up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from npc.places import home
 from npc.python import python
 from npc.template import filled_in
 
-#: The platform that new ones are written over, with Slurm and without, and what they share with it.
+#: The platform that a new one is based on, with Slurm or without, and the files that it has from there.
 BASE: Final = "slurm"
 ALONE: Final = "localhost"
 SHARED: Final = {BASE: ("submit.job.in", "chainJobs.sh"), ALONE: ("submit.job.in",)}
@@ -122,7 +122,7 @@ def _words(lists: Any) -> tuple[str, ...]:
 
 
 def platform_toml(name: str, partition: Partition | None, node: Mapping[str, Any]) -> str:
-    """platform.toml: what is known or proposed as a value, what is neither as a comment.
+    """platform.toml: values that are known or proposed as keys, all others as comments.
 
     node: what ``npc doctor --environment`` says there, or {}.
     """
@@ -168,7 +168,7 @@ def describe_node(partition: Partition, account: str, patience_s: float) -> dict
 def write_platform(
     folder: Path, partition: Partition | None, node: Mapping[str, Any], account: str = ""
 ) -> None:
-    """The platform that `folder`, which is made, is to hold; without a partition that of one machine.
+    """Make `folder` and write a platform into it; without a partition that of a single machine.
 
     Raises OSError, and `InvalidPlatform` where what the node said makes none.
     """

@@ -157,7 +157,7 @@ class Platform(NodeLimits, frozen=True, kw_only=True):
 
     @property
     def confirmed(self) -> Platform:
-        """The limits without those that are proposed only: what a record may be called wrong by."""
+        """The limits without those that are only proposed: only these may show that a record is wrong."""
         return msgspec.structs.replace(self, proposed=(), **dict.fromkeys(self.proposed))
 
     def peak_flops(self, precision: Precision) -> float | None:
@@ -167,10 +167,10 @@ class Platform(NodeLimits, frozen=True, kw_only=True):
         the worked example and table 4 of Bartelheimer, Zhu, Neuwirth 2023 (Xeon E5-2670 v2, 20 cores at
         2.5 GHz, AVX, one add and one multiply unit, no FMA: 400 GFLOP/s double, 800 single).
 
-        Not as their Eq. 6 is printed: there the factor of FMA is FMA width / precision bits, which makes a
-        processor without FMA units, such as their own, one of 0 FLOP/s, and counts the numbers of a register
-        twice with them; their example leaves that factor out. An FMA is two FLOP on each number of the
-        register. Their Eq. 7 is of one processor, table 4 of nodes with two; `cores` is of the node.
+        Their Eq. 6 as printed is not used. Its factor of FMA is FMA width / precision bits: without FMA
+        units, which their own processor does not have, it gives 0 FLOP/s, and with them it counts the numbers
+        of a register twice. Their example leaves that factor out. An FMA is two FLOP on each number of the
+        register. Their Eq. 7 is for one processor, table 4 for nodes with two; `cores` is of the node.
         """
         if (
             self.cores is None
@@ -222,7 +222,7 @@ def find_platform(name: str) -> Path | None:
 def read_platform(path: Path) -> Platform:
     """The platform of a ``platform.toml``; its name is its folder's.
 
-    Raises OSError, and `InvalidPlatform` naming file and key for anything that cannot be meant.
+    Raises OSError, and `InvalidPlatform` with file and key for what is unknown or has no sense.
     """
     try:
         table = parse_toml(read_text(path), dict)

@@ -37,13 +37,13 @@ LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "note")
 class Finding:
     """What a check found; its texts are sentences for the person at the terminal."""
 
-    #: Of the check; it stays the same, for programs that read ``--json``.
+    #: Name of the check. It stays the same, because programs read it (``--json``).
     name: str
     #: ``error``: the main job cannot run; ``warning``: numbers will be off; ``note``: good to know.
     level: Level
     #: What is so on this machine.
     symptom: str
-    #: Why that is no good.
+    #: What is bad about that.
     why: str
     #: What to do about it.
     do: str
@@ -53,7 +53,7 @@ class Finding:
 class MpiTrial:
     """What was tried out on this machine."""
 
-    #: Processes that computed during `WATCHED_S`.
+    #: Processes that computed during `WATCHED_S`, the busiest first.
     busy: tuple[BusyProcess, ...]
     #: The size of MPI_COMM_WORLD that two started ranks had, or why there is none.
     ranks: str
@@ -68,13 +68,14 @@ class MpiTrial:
         return variables
 
 
-#: Yields what is seen, where something is wrong.
+#: Yields a `Finding.symptom` for each thing that is wrong.
 Check = Callable[[Environment, MpiTrial], Iterator[str]]
 _CHECKS: Final[list[tuple[Check, str, Level, str, str]]] = []
 
 
 def check(level: Level, why: str, do: str, name: str = "") -> Callable[[Check], Check]:
-    """Adds a check to those of `preflight`; the words are those of its `Finding`, named like the function."""
+    """Adds a check to those of `preflight`. level, why, do, name: as in its `Finding`; name: the function's
+    by default."""
 
     def add(function: Check) -> Check:
         _CHECKS.append((function, name or function.__name__, level, why, do))
@@ -119,13 +120,13 @@ def start_two_ranks() -> tuple[str, str]:
     environ = {
         **os.environ,
         "PATH": search_path(),
-        # Root and a machine with one core have checks of their own; here the question is the library.
+        # Other checks tell of root and of a machine with one core; this one tries the library only.
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
-    # Open MPI takes the path that it was called by for its prefix, which of /bin/mpirun is none.
+    # By its name: from the path of /bin/mpirun, Open MPI would conclude that it is installed below /.
     argv = ["mpirun", "-n", "2", *python("-c", program)]
     answer = run(argv, "", MPI_TIMEOUT_S, environ)
     output, problem = answer.text, answer.problem

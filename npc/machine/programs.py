@@ -72,7 +72,7 @@ class BestSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def words(self) -> str:
-        """The setting, what it brought, and where that is from."""
+        """The setting, what it brought, and who found it when."""
         counts = [(self.ranks, "rank"), (self.nodes, "node")]
         where = " on ".join(plural(number, word) for number, word in counts if number)
         of = f"{self.program}, {where}" if where else self.program
@@ -91,9 +91,9 @@ class ProgramsFile(msgspec.Struct):
 
 
 def read_programs(folder: Path) -> tuple[BestSetting, ...]:
-    """What a platform's folder remembers, in the order of the file; none without one.
+    """The settings in a platform's folder, in the order of the file; none without a file.
 
-    Raises OSError, and `npc.files.InvalidFile` for a file that is none.
+    Raises OSError, and `npc.files.InvalidFile` for a file that cannot be understood.
     """
     path = folder / PROGRAMS_FILE
     try:

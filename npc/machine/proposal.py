@@ -1,7 +1,7 @@
-"""Nominal limits that a machine's own words suggest, each with where it comes from.
+"""Nominal limits that follow from what a machine says of itself, each with where it comes from.
 
-They are proposals: nobody has compared them with a data sheet. What is told by the instruction set and the
-model's name follows Intel's product pages ("# of AVX-512 FMA Units"), Intel's Optimization Reference Manual
+They are proposals: nobody has compared them with a data sheet. What follows from the instruction set and the
+model's name is by Intel's product pages ("# of AVX-512 FMA Units"), Intel's Optimization Reference Manual
 (248966) and AMD's Software Optimization Guides for families 17h, 19h and 1Ah.
 """
 
@@ -31,7 +31,8 @@ class ProposedLimit(NamedTuple):
 
 
 def propose(environment: Mapping[str, Any]) -> dict[str, ProposedLimit]:
-    """Key of ``[node]`` → what an ``environment.json`` suggests; nothing where it says nothing of it."""
+    """Key of ``[node]`` → the limit that an ``environment.json`` suggests; without keys that it says nothing
+    about."""
     limits: dict[str, ProposedLimit] = {}
     cpu = below(environment, "cpu")
     cpu = cpu if isinstance(cpu, Mapping) else {}
@@ -47,13 +48,13 @@ def propose(environment: Mapping[str, Any]) -> dict[str, ProposedLimit]:
 
 
 def _clock(cpu: Mapping[str, Any]) -> ProposedLimit | None:
-    """The base clock: of the model's name (Intel's), of the frequency driver, of the time-stamp counter."""
+    """The base clock: by the model's name (Intel's), the frequency driver, or the time-stamp counter."""
     if named := re.search(r"@ ?(\d+(?:\.\d+)?) ?GHz", cpu.get("model") or ""):
         return ProposedLimit(float(named[1]) * 1e9, "the base clock in the model's name")
     if base := below(cpu, "frequency", "base_hz"):
         return ProposedLimit(float(base), "the base clock that the frequency driver tells")
     if counter := below(cpu, "frequency", "counter_hz"):
-        # of Intel's and AMD's server CPUs it counts at the base clock, give or take calibration
+        # on Intel's and AMD's server CPUs it counts at about the base clock
         return ProposedLimit(
             round(counter / 1e8) * 1e8, "the time-stamp counter's rate, mostly the base clock"
         )
@@ -87,7 +88,7 @@ def _simd(cpu: Mapping[str, Any]) -> dict[str, ProposedLimit]:
 
 
 def links(environment: Mapping[str, Any]) -> dict[str, str | None]:
-    """Interface → its link, of those that are up; None where it has an address and nobody knows its rate."""
+    """Interface that is up → its link; None where it has an address, but its rate is not known."""
     rates = {port.get("device"): port for port in entries(environment, "rdma") if port.get("rate")}
     link_of: dict[str, str | None] = {}
     for interface in entries(environment, "interfaces"):
@@ -116,7 +117,8 @@ def virtual(environment: Mapping[str, Any]) -> set[str]:
 
 
 def completed(platform: Platform, environment: Mapping[str, Any]) -> tuple[Platform, dict[str, str]]:
-    """The platform with what its machine suggests where its file says nothing; what was added, and why."""
+    """The platform, completed by what its machine suggests where its file says nothing; and key → what was
+    added, and why."""
     node = {key: limit for key, limit in propose(environment).items() if getattr(platform, key) is None}
     added = {key: f"{shown(limit.value)}: {limit.why}" for key, limit in node.items()}
     links_of_node = {

@@ -1,4 +1,4 @@
-"""Modules of others that Python would take for NPC's own, or for one that NPC stands on.
+"""Modules that Python would import instead of NPC's own, or instead of one that NPC needs.
 
 They are in ``PYTHONPATH`` and in the user's own ``site-packages``. The commands do not look there
 (`npc.start`), unless NPC itself is found by ``PYTHONPATH`` alone.
@@ -52,7 +52,7 @@ def _folders() -> list[str]:
 
 
 def _is_there(spec: ModuleSpec | None) -> bool:
-    # a folder without __init__.py gives way to a package that stands later
+    # a folder without __init__.py is taken only where no later folder has the package
     return spec is not None and spec.loader is not None
 
 
@@ -76,7 +76,7 @@ def _modules() -> Mapping[str, Path]:
 
 
 def _needed(name: str, known: set[str]) -> Iterator[metadata.Distribution]:
-    """The distributions that one needs, and those that they need, each once; extras are nobody's need."""
+    """The distributions that one needs, and those that they need, each once; without optional ones."""
     try:
         requirements = metadata.distribution(name).requires or ()
     except metadata.PackageNotFoundError:

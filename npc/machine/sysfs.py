@@ -1,4 +1,4 @@
-"""Reading /proc and /sys, where any file may be missing, empty or forbidden: then there is None."""
+"""Read /proc and /sys, where any file may be missing, empty or forbidden: then the answer is None."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def text(path: Path) -> str | None:
 
 
 def number(path: Path) -> int | None:
-    """The whole number that the file holds."""
+    """The whole number that the file holds; None if it holds none."""
     try:
         return int(text(path) or "")
     except ValueError:
@@ -28,7 +28,7 @@ def number(path: Path) -> int | None:
 
 
 def size_bytes(path: Path) -> int | None:
-    """Bytes of a size as the kernel writes it: ``32K``, ``1M``, ``512``."""
+    """Bytes of a size as the kernel writes it: ``32K``, ``1M``, ``512``; None if the file holds none."""
     from npc.records.units import parse_size  # the launcher starts without it
 
     try:
@@ -63,7 +63,8 @@ def format_cpus(cpus: Iterable[int]) -> str:
 
 
 def cores_of(cpus: frozenset[int], root: Path = SYSTEM) -> list[list[int]]:
-    """The cores that these CPUs are on, in order: of each its hardware threads among them."""
+    """The cores that these CPUs belong to, in order: for each, the CPUs (hardware threads) that are among
+    them."""
     cores: dict[str, list[int]] = {}
     for cpu in sorted(cpus):
         siblings = text(root / f"cpu/cpu{cpu}/topology/thread_siblings_list") or str(cpu)

@@ -114,7 +114,7 @@ OTHER_DEBIAN_PACKAGES: Final[Mapping[str, str]] = {
     "llvm-19": "/usr/bin/llvm-mca-19",  # Debian 12's llvm knows no processor since 2021
     # HPL and DGEMM of hpcc run at a tenth of the machine's speed with the reference BLAS it depends on.
     "libopenblas0-pthread": "/usr/share/doc/libopenblas0-pthread/copyright",
-    # The benchmarks blas and fft hold these against each other.
+    # The benchmarks blas and fft compare these.
     "libblis4-pthread": "/usr/share/doc/libblis4-pthread/copyright",
     "libfftw3-double3": "/usr/share/doc/libfftw3-double3/copyright",
 }
@@ -137,7 +137,7 @@ class ToolStatus:
     path: Path | None
     #: As `Tool.version` takes it from its output; None if it is missing or did not tell one.
     version: str | None
-    #: Why there is no version, or no tool where one was named; empty otherwise.
+    #: Why its version is not known, or why a tool that ``NPC_OSU_PREFIX`` names is missing; empty otherwise.
     problem: str = ""
 
 
@@ -288,7 +288,7 @@ def os_release() -> dict[str, str]:
 
 
 def ways_to_get(tool: Tool, site: SoftwareSource) -> list[str]:
-    """Commands that get `tool` here, the likeliest first; where none fits, the names elsewhere."""
+    """Commands that get `tool` here, the likeliest first; where there is none, its names in all sources."""
     ways = []
     if tool.command == "osu_latency":
         ways.append(f"{FETCH} osu (mpi4py's ports), or NPC_OSU_PREFIX=… for a C build")

@@ -87,7 +87,7 @@ def _numa_nodes(system: Path) -> list[dict[str, Any]] | None:
 
 
 def _caches(system: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
-    """One entry a level and kind: the size of one instance, and the CPUs that share each instance."""
+    """One entry for each level and kind: the size of one instance, and the CPUs that share each instance."""
     instances: dict[tuple[int, str, int | None], list[frozenset[int]]] = defaultdict(list)
     known: dict[str, set[int]] = defaultdict(set)  # CPUs whose cache of that index is known already
     for cpu in cpus:
@@ -113,7 +113,7 @@ def _caches(system: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
 
 
 def _counter_hz(info: dict[str, str]) -> float | None:
-    """The rate of x86's time-stamp counter, of which BogoMIPS are twice the MHz where it is constant."""
+    """Rate of x86's time-stamp counter, which is half of BogoMIPS in MHz; None where it is not constant."""
     mips = re.fullmatch(r"\d+\.\d+", info.get("bogomips", ""))
     constant = "constant_tsc" in info.get("flags", "").split()
     return float(mips[0]) / 2 * 1e6 if mips and constant else None

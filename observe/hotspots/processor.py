@@ -1,6 +1,6 @@
-"""The processor of a node, and the clock that it holds: what a loop's cycles become seconds by.
+"""The processor of a node, and the clock that it holds: with it, the cycles of a loop become seconds.
 
-Only the standard library, since what stands before a rank imports it.
+Only the standard library, because a program that starts each rank imports it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _ADDITIONS: Final = 100
 _WARM_S: Final = 0.02
 _BURSTS: Final = 80
 _BURST_S: Final = 2e-4
-#: How the clock was measured, as it is kept.
+#: How the clock was measured, in the words that are stored.
 CHAIN: Final = "a chain of additions on one core, after the run"
 
 
 def node_processor() -> dict[str, Any]:
-    """machine, vendor, family, model, name, amx as of `named`; clock_hz and how it was measured.
+    """What `named` says, ``clock_hz`` in Hz and ``clock``, how it was measured.
 
-    Without clock_hz where it could not be measured, for `clock_reason`. Takes about 30 ms of one core.
+    Where the clock could not be measured, ``clock_reason`` says why instead. Takes about 30 ms of one core.
     """
     description: dict[str, Any] = named()
     try:
@@ -37,9 +37,9 @@ def clock_hz() -> float:
     """Cycles a second of the core that this runs on, by the time of a chain of dependent additions.
 
     One ``add rax, rax`` waits for the one before, and takes one cycle on every x86-64 processor (Fog,
-    Instruction tables); the counters that would tell need rights, or are not there. The fastest of several
-    bursts of a fifth of a millisecond counts, for what disturbs only adds time: within 1 %. Under vector
-    instructions on all cores a processor may hold less. Raises OSError, ValueError.
+    Instruction tables). Hardware counters would tell it too, but they need rights or are missing. The fastest
+    of several bursts of a fifth of a millisecond counts, because disturbances only add time; it is right
+    within 1 %. Under vector instructions on all cores a processor may hold less. Raises OSError, ValueError.
     """
     if os.uname().machine not in ("x86_64", "AMD64"):
         raise ValueError(f"the clock is measured on x86-64 only, not on {os.uname().machine}")
@@ -57,7 +57,7 @@ def clock_hz() -> float:
 
 
 def _chain() -> bytes:
-    """``void chain(long n)``: n times `_ADDITIONS` dependent additions. The count has a chain of its own."""
+    """``void chain(long n)``: n times `_ADDITIONS` dependent additions; counting down is independent."""
     body = b"\x48\x01\xc0" * _ADDITIONS + b"\x48\xff\xcf"  # add rax, rax; dec rdi
     back = -(len(body) + 6)
     return body + b"\x0f\x85" + back.to_bytes(4, "little", signed=True) + b"\xc3"  # jnz; ret
@@ -79,8 +79,8 @@ def _fastest(chain: Any) -> float:
 
 
 def named() -> dict[str, Any]:
-    """machine, and of the first CPU vendor, family, model and name as /proc/cpuinfo has them; amx: whether it
-    has AMX, by which a virtual machine gives away a newer processor than it says."""
+    """``machine``; of the first CPU in /proc/cpuinfo ``vendor``, ``family``, ``model`` and ``name``; ``amx``:
+    whether it has AMX, which shows that a virtual machine has a newer processor than its name says."""
     names = {"vendor_id": "vendor", "cpu family": "family", "model": "model", "model name": "name"}
     description: dict[str, Any] = {"machine": os.uname().machine}
     with contextlib.suppress(OSError):

@@ -184,7 +184,7 @@ def forbidden_counters(environment: Environment, trial: MpiTrial) -> Iterator[st
 
 @check(
     "note",
-    "joules and watts of each launch, and what a ceiling yields a watt",
+    "without it there are no joules and watts of a launch, and no ceilings a watt",
     RIGHT,
 )
 def energy(environment: Environment, trial: MpiTrial) -> Iterator[str]:

@@ -45,14 +45,15 @@ MIN_PARTNERS: Final = 3
 
 
 class Effect(NamedTuple):
-    """A hypothesis against the rest: slowdown δ and its standard error (log units), and the evidence.
+    """How much slower the readings of a hypothesis are than the rest, and how sure that is."""
 
-    z: standard normal score of the evidence. freedom: degrees of freedom of the noise estimate.
-    """
-
+    #: The slowdown δ, in log units: 0.05 is about 5 %.
     delta: float
+    #: Standard error of `delta`, in log units.
     error: float
+    #: Standard normal score of the evidence.
     z: float
+    #: Degrees of freedom of the estimate of the noise; they may be fractional.
     freedom: float
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
@@ -72,11 +73,15 @@ class Effect(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """A hypothesis that explains most: its number, its readings, the effect, and what explains as much."""
+    """The hypothesis that explains most readings of one case."""
 
+    #: Its number among the `Hypotheses`.
     hypothesis: int
+    #: By reading, whether it explains this one; readings that were explained before are False.
     inside: Booleans
+    #: Its readings compared with the rest.
     effect: Effect
+    #: Numbers of other hypotheses that are equally good (`EQUALLY_GOOD`); empty if there are none.
     rivals: tuple[int, ...]
 
 
@@ -84,18 +89,24 @@ class Explanation(NamedTuple):
 class Hypotheses:
     """What could be to blame, as an incidence list: reading `reading[i]` belongs to hypothesis `member[i]`.
 
-    count: number of hypotheses. nodes, roles: of these the first are the nodes and then nodes in one role,
-    if the spread among them is to be allowed for. prior: logarithm of the prior odds of each. case: whose
-    readings each is about. Of two that explain the same readings the earlier one is preferred. Sorted by
-    hypothesis, then by the reading's value.
+    The list is sorted by hypothesis, then by the reading's value. Of two hypotheses that explain the same
+    readings the earlier one is preferred.
     """
 
+    #: Number of hypotheses.
     count: int
+    #: So many hypotheses, the first ones, are nodes that differ a little even if they are healthy; 0: that is
+    #: not allowed for.
     nodes: int
+    #: So many hypotheses after these are nodes in one role, likewise.
     roles: int
+    #: By hypothesis, the logarithm of its prior odds.
     prior: Floats
+    #: By entry of the list, the number of a reading.
     reading: Integers
+    #: By entry of the list, the number of the hypothesis that the reading belongs to; ascending.
     member: Integers
+    #: By hypothesis, the case whose readings it is about.
     case: Integers
 
     @classmethod
@@ -126,10 +137,13 @@ class Hypotheses:
 
 @dataclass(slots=True)
 class LikelihoodRatios:
-    """By hypothesis: readings, estimated slowdown (log units), log-likelihood ratio (0 if not slower)."""
+    """How well each hypothesis explains its active readings; all arrays are by hypothesis."""
 
+    #: Number of active readings.
     count: Integers
+    #: Estimated slowdown, in log units; 0 without a reading.
     delta: Floats
+    #: Log-likelihood ratio of that slowdown to none; 0 where the readings are not slower.
     ratio: Floats
 
 

@@ -30,12 +30,17 @@ MOST_LOOKS: Final = 20
 
 
 class Summary(NamedTuple):
-    """A median of `n` samples; `low` and `high` are None where no interval of the asked level exists."""
+    """The median of some samples, with its interval."""
 
+    #: Number of samples.
     n: int
+    #: In the unit of the samples, as are `low` and `high`.
     median: float
+    #: Lower end of the interval; None where so few samples have no interval of the level asked for.
     low: float | None
+    #: Upper end of the interval; None where there is none.
     high: float | None
+    #: Probability with which the interval covers the true median; None where there is none.
     coverage: float | None
 
 

@@ -42,11 +42,15 @@ MOST_OUTLIERS: Final = 0.2
 
 
 class NoiseModel(NamedTuple):
-    """Healthy readings: location, scale σ (log units), fraction of outliers ε, effective number."""
+    """How the healthy readings of one group are distributed."""
 
+    #: Their centre: the mean without outliers, in log units.
     location: float
+    #: Their standard deviation σ without outliers, in log units.
     sigma: float
+    #: Share ε of outliers among the readings, of 1.
     outliers: float
+    #: Effective number of readings: the sum of the probabilities that each is no outlier.
     readings: float
 
     @property
@@ -56,11 +60,15 @@ class NoiseModel(NamedTuple):
 
 
 class SeriesNoise(NamedTuple):
-    """The same for many groups, or series, of readings."""
+    """The `NoiseModel` of many groups, or series, of readings; all arrays are by group."""
 
+    #: Centres, in log units.
     location: Floats
+    #: Standard deviations σ, in log units.
     sigma: Floats
+    #: Shares ε of outliers, of 1.
     outliers: Floats
+    #: Effective numbers of readings.
     readings: Floats
 
     def of(self, group: int) -> NoiseModel:
@@ -167,10 +175,13 @@ def robust_noises(readings: Floats, member: Integers, groups: int) -> SeriesNois
 
 
 class Shifts(NamedTuple):
-    """By group: the slowdown δ that fits best, its log-likelihood ratio, its effective number of readings."""
+    """The slowdown that fits the readings of each group best; all arrays are by group."""
 
+    #: Slowdown δ, in log units.
     delta: Floats
+    #: Log-likelihood ratio of that slowdown to none.
     ratio: Floats
+    #: Effective number of the readings that are slower by δ and no outliers.
     readings: Floats
 
 

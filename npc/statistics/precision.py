@@ -28,14 +28,13 @@ STEPS: Final = tuple(n for n in range(MIN_SAMPLES, MOST_LOOKS + 1) if _rank(n) >
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """When a case has been measured often enough.
+    """When a case has been measured often enough."""
 
-    precision: how far the ends of the interval may lie from the median, as a part of it. most: samples at
-    most, `MOST_LOOKS` or fewer. case_s: seconds of all launches of a case that has more than six.
-    """
-
+    #: How far the ends of the median's interval may lie from it, as a share of the median.
     precision: float = 0.03
+    #: Largest number of samples; `MOST_LOOKS` or fewer.
     most: int = 14
+    #: Seconds that all launches of a case may take together if there are more than six; six are always made.
     case_s: float = 6.0
 
     def __post_init__(self) -> None:

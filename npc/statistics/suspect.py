@@ -16,24 +16,27 @@ Role = Literal["", "sender", "receiver", "client", "server"]
 class Suspect:
     """Something to blame."""
 
+    #: Whether it is a node, a link, an uplink, a switch or a rack.
     kind: Kind
     #: The node, ``a–b`` of a link (``a→b`` of one direction), the switch or the rack.
     name: str
-    #: Which nodes it affects.
+    #: Names of the nodes that it affects.
     nodes: tuple[str, ...]
     #: Why, in words.
     evidence: str
-    #: Probability of such evidence on a healthy machine, all hypotheses together.
+    #: Probability that a healthy machine shows such evidence, with all hypotheses taken together.
     chance: float
     #: By how much its values are worse than those of the rest (0.05: 5 % less bandwidth, or 5 % more
-    #: latency); None for what fails instead.
+    #: latency); None for what fails instead of being slow.
     slowdown: float | None = None
-    #: The 95 % confidence interval of `slowdown`.
+    #: Lower end of the 95 % confidence interval of `slowdown`; None where that is None.
     low: float | None = None
+    #: Upper end of that interval; None where `slowdown` is None.
     high: float | None = None
     #: Standard normal score of the evidence; None for what fails.
     score: float | None = None
-    #: In which role alone a node is slow; of one direction of a link, the role of its first node.
+    #: The one role in which a node is slow; for one direction of a link, the role of its first node. Empty:
+    #: both roles, or not known.
     role: Role = ""
 
     @property

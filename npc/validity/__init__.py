@@ -26,10 +26,13 @@ INVALID: Final = "invalid: "
 
 
 class Violation(NamedTuple):
-    """What `rule` says about the record at `place` of the records that were judged."""
+    """What a rule says about one record."""
 
+    #: The rule that says so.
     rule: Rule
+    #: The record's place among the records that were judged, from 0.
     place: int
+    #: Why its number is doubtful, in one line.
     reason: str
 
 

@@ -32,12 +32,17 @@ _GRAVE_FIRST: Final[Sequence[Meaning]] = ("down", "error", "throttling", "loss",
 
 
 class CounterIncrease(NamedTuple):
-    """A counter that rose by enough to be told. traffic: the packets that it is held against, 0 for none."""
+    """A counter that rose by enough to be reported."""
 
+    #: Name of the host whose counter it is.
     host: str
+    #: Owner and counter: ``mlx5_0/1 symbol_error``.
     name: str
+    #: By how much it rose.
     by: int
+    #: What it means that this counter rises.
     means: Meaning
+    #: Number of packets that the rise is compared with; 0: it is not a share of packets.
     traffic: int = 0
 
     @property
@@ -83,9 +88,11 @@ def notable_increases(moved: Mapping[str, Mapping[str, int]] | None) -> list[Cou
 
 
 class DuringLaunch(NamedTuple):
-    """What rose during one launch on some hosts."""
+    """The counters that rose during one launch."""
 
+    #: Names of the hosts that the launch ran on.
     hosts: tuple[str, ...]
+    #: The counters that rose on these hosts; empty if none did.
     moved: Sequence[CounterIncrease]
 
 

@@ -16,14 +16,13 @@ Level = Literal["invalid", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What is known beside the records; whatever is missing, the rules that need it do not apply.
+    """What is known beside the records. Where something is missing, the rules that need it do not apply."""
 
-    platform: nominal limits. environments: the ``environment.json`` of the node that made a raw file.
-    launches: the launch that made it. Both by `Record.raw`.
-    """
-
+    #: Nominal limits of the platform; None if there are none.
     platform: Platform | None = None
+    #: By `Record.raw`, the ``environment.json`` of the node that wrote this raw file.
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: By `Record.raw`, the launch that wrote this raw file.
     launches: Mapping[str, Launch] = field(default_factory=dict)
 
     def environment(self, record: Record, *keys: str) -> Any:
@@ -43,12 +42,17 @@ RecordJudge = Callable[[Record, Circumstances], Iterator[str]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """name: stable, for ``--json``. title: what it catches. source: paper, manual, equation."""
+    """One rule, with what `npc check` prints of it."""
 
+    #: Short name; it never changes, because ``--json`` has it.
     name: str
+    #: ``invalid``: what it catches is not to be believed; ``note``: the number is true.
     level: Level
+    #: What it catches, in a few words.
     title: str
+    #: The paper, manual or equation that it follows from.
     source: str
+    #: The function that looks for records that the rule catches.
     judge: Judge
 
 

@@ -24,10 +24,13 @@ _STEP: Final = 1e-5
 
 
 class Input(NamedTuple):
-    """A measured value, the variance of its mean, and how many degrees of freedom that has (0: unknown)."""
+    """A measured value, and how uncertain it is."""
 
+    #: Mean of the samples, in their unit.
     value: float
+    #: Variance of that mean, in the unit squared; NaN of a single sample.
     variance: float
+    #: Degrees of freedom of `variance`; 0 where it is not known.
     dof: float
 
 

@@ -15,12 +15,17 @@ _LEAST: Final = 0.02
 
 
 class _Span(NamedTuple):
-    """When a launch ran, in seconds since the epoch."""
+    """When and in which job a launch ran."""
 
+    #: Its start, in seconds since the epoch.
     begin: float
+    #: Its end, in seconds since the epoch.
     end: float
+    #: Its raw file, as records name it.
     raw: str
+    #: The id of its job.
     job: str
+    #: The name of its benchmark.
     benchmark: str
 
 

@@ -28,17 +28,19 @@ _SOURCE: Final = (
 
 
 class _Busy(NamedTuple):
-    """Others on one node, the hypervisor among them: when they were seen, the cores that they used, of how
-    many CPUs, the busiest.
+    """Others that computed on a node of the launch: processes, and the hypervisor."""
 
-    stolen: the hypervisor's part of `cores`. own: cores that the launch used, 0 where that is not known.
-    """
-
+    #: When they were seen, in words: ``just before`` the job or ``meanwhile``.
     when: str
+    #: How many cores they used, on average.
     cores: float
+    #: How many of these cores the hypervisor took for other guests.
     stolen: float
+    #: Number of CPUs (hardware threads) of a node.
     cpus: int
+    #: The busiest three in words, each with its cores in percent.
     names: str
+    #: How many cores the launch itself used, on average; 0 where that is not known.
     own: float
 
     @property

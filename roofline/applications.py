@@ -56,35 +56,38 @@ MIDDLE: Final = 1.5
 class ApplicationRun(NamedTuple):
     """One launch of a program, per node; light, as there are many."""
 
-    #: The records' run, which is a night in a history.
+    #: Name of the records' run; in a history that is the night.
     night: str
     #: When it began, ISO 8601.
     time: str
-    #: FLOP/s.
+    #: FLOP/s of a node.
     flops: float
-    #: FLOP; None where only the rate is known.
+    #: FLOP of a node; None where only the rate is known.
     flop: float | None
-    #: Bytes through a node's ports, as the mean over the nodes; None where none were counted.
+    #: Bytes that a node's ports received, as the mean over the nodes; None where none were counted.
     received: float | None
+    #: Bytes that a node's ports sent, likewise.
     sent: float | None
-    #: FLOP per byte on the network; infinite where nothing was sent, None where that is not known.
+    #: FLOP per byte on the network; infinite where nothing was sent or received, None where that is not
+    #: known.
     intensity: float | None
-    #: B/s as the program itself counts them; None if it does not say.
+    #: B/s of a node as the program itself counts them; None if it does not say.
     memory_bandwidth: float | None
+    #: The raw file of its rate, as records name it.
     raw: str
-    #: (least bytes of a class, number) of all ranks, as far as MPI counted them.
+    #: (least bytes of a class of sizes, number of messages) of all ranks; empty where MPI counted none.
     messages: tuple[tuple[int, float], ...] = ()
-    #: Of MPI; 0 if unknown.
+    #: Number of MPI ranks that counted messages; 0 if unknown.
     ranks: int = 0
-    #: Bytes of last-level caches, as of `Application`.
+    #: Bytes, as `Application.caches`.
     caches: float = 0.0
-    #: The part of the run inside MPI, as of `Application`.
+    #: Share of the run inside MPI, of 1, as `Application.inside`; None where it was not counted.
     inside: float | None = None
-    #: What its own code allows, by the limit's key.
+    #: What the program's own code allows it, by the limit's key; empty if nobody looked.
     code_limits: Mapping[str, CodeLimit] = {}
     #: Bytes read from a node's storage and written to it; None where nobody counted them.
     stored: Mapping[Direction, float] | None = None
-    #: Seconds of the whole program with its start and its end, in which these were moved.
+    #: Seconds of the whole program with its start and its end, in which `stored` was moved; None if unknown.
     lasted: float | None = None
 
     def times(self, nodes: int) -> ApplicationRun:
@@ -110,35 +113,46 @@ class ApplicationRun(NamedTuple):
 
 
 class NightMedians(NamedTuple):
-    """The runs of one night: the time of its first, and their medians of FLOP/s and of FLOP per byte on the
-    network, None where that is not known."""
+    """The runs of one night by their medians."""
 
+    #: When the first of them began, ISO 8601.
     time: str
+    #: Median FLOP/s, of a node or of all nodes as `Application.flops`.
     flops: float
+    #: Median FLOP per byte on the network; None where that is not known.
     intensity: float | None
+    #: The raw file of the first run, as records name it.
     raw: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """What was run, on a number of nodes: all its runs, in the order of their times.
+    """A program with its problem on a number of nodes, and all its runs."""
 
-    settings: the params of its series beside its name and precision; apart: those of them by which it differs
-    from others of its name on as many nodes. hosts: all that it ran on. ranks: of MPI, 0 if unknown. caches:
-    bytes of its nodes' last-level caches where its arrays are too small for main memory to count, else 0.
-    """
-
+    #: What the program is called (`program_of`).
     name: str
+    #: Name of the platform.
     platform: str
+    #: Number of nodes of a run.
     nodes: int
+    #: Names of all hosts that it ran on.
     hosts: tuple[str, ...]
+    #: Of its arithmetic: ``double``, ``single``, …
     precision: str
+    #: At least one run, in the order of their times.
     runs: tuple[ApplicationRun, ...]
+    #: The params of its series beside its name and precision, by their names.
     settings: Mapping[str, str] = field(default_factory=dict)
+    #: Names of the settings in which it differs from others of its name on as many nodes; empty if there are
+    #: none.
     apart: tuple[str, ...] = ()
+    #: Number of MPI ranks; 0 if unknown.
     ranks: int = 0
+    #: Bytes of its nodes' last-level caches where its arrays are too small for main memory to count; else 0.
     caches: float = 0.0
+    #: What to know before believing its intensity; empty if there is nothing.
     note: str = ""
+    #: Whether its runs are of all nodes together and not of one node (`of_job`).
     whole_job: bool = False
 
     def of_job(self) -> Application:

@@ -17,30 +17,48 @@ Layer = Literal["mpi", "rdma", "tcp"]
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A question and the model that answers it; the fields are explained in ``questions.toml``."""
+    """A question, and the model that answers it."""
 
+    #: What somebody wants to know.
     question: str
+    #: Name of the model, as `npc model fit` has it.
     model: str
+    #: What has to be measured for the model: `Measurement.of` of each.
     of: tuple[str, ...]
+    #: On which machine the model says most.
     suits: str
+    #: Whether what lies below MPI is measured, too.
     below: bool = False
+    #: The command that uses the fits; empty if there is none.
     then: str = ""
 
 
 class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A benchmark, and how it is told to measure what a model is made of."""
+    """A benchmark, and how it measures what a model is made of."""
 
+    #: What it measures: a timing (`npc.catalogue.row.Timing`), or a pattern of the benchmark ``models``.
     of: str
+    #: What carries the messages.
     layer: Layer
+    #: Name of the benchmark.
     benchmark: str
+    #: How many jobs one sample takes.
     jobs: int
+    #: How many launches one sample takes.
     launches: int
+    #: Values of the benchmark's settings by their names, so that it measures sizes enough; empty: the
+    #: defaults do.
     set: Mapping[str, str] = {}
+    #: More settings on several nodes, likewise.
     cluster: Mapping[str, str] = {}
 
 
 class _ChoiceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of ``questions.toml``."""
+
+    #: By a short key.
     questions: dict[str, Question]
+    #: Of several for the same thing and layer the first is used.
     measurements: tuple[Measurement, ...]
 
 
@@ -50,11 +68,15 @@ MEASUREMENTS: Final = _FILE.measurements
 
 
 class PlannedMeasurement(NamedTuple):
-    """A benchmark with settings: all that it is to measure at once."""
+    """One run of a benchmark that measures several things at once."""
 
+    #: Name of the benchmark.
     benchmark: str
+    #: By name of a setting its values, joined by commas; empty: the defaults.
     settings: Mapping[str, str]
+    #: How many jobs one sample takes, of all that it measures.
     jobs: int
+    #: How many launches one sample takes, likewise.
     launches: int
 
     def words(self, platform: str, output: str = "", **settings: str) -> list[str]:

@@ -35,16 +35,19 @@ _TITLES: Final = {"bandwidth": "Bandwidth", "latency": "Latency (half round trip
 
 @dataclass(frozen=True, slots=True)
 class SweepLine:
-    """One line: a test's median over message size. points: bytes → summary in the metric's SI unit.
+    """One line of the picture: the medians of a test over message size."""
 
-    records: bytes → what was summed up there. network: the name of what it went over, "" where none is known.
-    """
-
+    #: Test, the settings that tell it from others, and MPI.
     name: str
+    #: ``bandwidth`` or ``latency``.
     metric: str
+    #: Name of the MPI implementation; empty where the records name none.
     mpi: str
+    #: By size in bytes the median with its interval, in the metric's SI unit.
     points: dict[int, Summary]
+    #: By size in bytes the records that the median is of.
     records: dict[int, list[Record]]
+    #: Name of the network that the messages went over; empty where it is not known.
     network: str = ""
 
     @property

@@ -26,20 +26,26 @@ _ENDLESS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ModelComparison:
-    """Median relative errors on sizes not shown, of several models from `first` to `last` bytes.
+    """Errors of several models in one range of sizes, each size predicted by models that were not shown it.
 
-    observable: what they predict. best: the model to believe there: the simplest of those that tie with the
-    one of least error. tied: the others of these. A model ties where the median factor of its errors over
-    those of the best, size by size, is not beyond its own standard error in ln (the rule of one standard
-    error: Breiman, Friedman, Olshen, Stone, Classification and Regression Trees, 1984, 3.4.3).
+    A model ties with the one of least error where its errors are not really larger: the median factor of its
+    errors over those of the best model, size by size, is within its own standard error in ln (the rule of one
+    standard error: Breiman, Friedman, Olshen, Stone, Classification and Regression Trees, 1984, 3.4.3).
     """
 
+    #: The sweep that was predicted.
     source: SweepSource
+    #: What the models predict: ``half round trip``, …
     observable: str
+    #: Smallest size of the range in bytes; for `BURST` a number of messages.
     first: float
+    #: Largest size of the range, likewise.
     last: float
+    #: By name of a model its median relative error, the simplest model first.
     errors: Mapping[str, float]
+    #: Name of the model to believe here: the simplest of those that tie with the one of least error.
     best: str
+    #: Names of the others that tie with it; empty if there are none.
     tied: tuple[str, ...]
 
     @classmethod

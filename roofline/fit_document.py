@@ -136,36 +136,62 @@ def predictable(document: Any) -> list[dict[str, Any]]:
 
 
 class _Sweep(msgspec.Struct):
+    """A `SweepSource` as ``fit.json`` has it."""
+
+    #: Name of the platform.
     platform: str
+    #: Name of the benchmark.
     benchmark: str
+    #: The tool's test.
     case: str
+    #: Number of nodes.
     nodes: int
+    #: Names of the hosts, as the records have them.
     hosts: list[str]
+    #: Params that identify the series, and its placement, by their names.
     params: dict[str, str]
+    #: Benchmark and case, as people read them.
     name: str
 
 
 class _FitEntry(msgspec.Struct):
+    """One fitted model."""
+
+    #: Name of the model without its variant: ``Hockney``.
     model: str
+    #: What it was fitted to.
     sweep: _Sweep
+    #: Smallest size that it was fitted to in bytes; for LogfP a number of messages.
     first: float
+    #: Largest size, likewise.
     last: float
 
 
 class _Comparison(msgspec.Struct):
+    """A `ModelComparison` as ``fit.json`` has it."""
+
+    #: What the models predicted.
     sweep: _Sweep
+    #: Smallest size of the range in bytes; for `BURST` a number of messages.
     first: float
+    #: Largest size of the range, likewise.
     last: float
+    #: By name of a model its median relative error; None for one that predicts nothing.
     errors: dict[str, float | None]
+    #: Name of the model to believe here; None where there is none.
     best: str | None
+    #: Names of the others that cannot be told from it.
     tied: list[str]
 
 
 class _Predictable(msgspec.Struct):
-    """What has to be there to predict from it; `read_pieces` sees the lines."""
+    """What a file must have so that times can be predicted; `read_pieces` checks the lines."""
 
+    #: All fitted models.
     fits: list[_FitEntry]
+    #: Which of them to believe where; empty: each stands alone.
     comparisons: list[_Comparison] = []
+    #: Seconds that reducing one byte takes; None if it was not measured.
     reduction: float | None = None
 
 

@@ -129,9 +129,11 @@ def _heading(fit: Fit) -> str:
 
 
 class ParameterOfFit(NamedTuple):
-    """A parameter of a fitted model."""
+    """A row of a table: one parameter of a fitted model."""
 
+    #: The model that has the parameter.
     fit: Fit
+    #: One of its parameters.
     parameter: Parameter
 
 
@@ -213,9 +215,11 @@ def _alone(fit: Fit) -> str:
 
 
 class _AlgorithmOf(NamedTuple):
-    """A measured collective, and the prediction of one algorithm."""
+    """A row of a table: a measured collective, and what one algorithm predicts of it."""
 
+    #: The measured collective in a range of sizes.
     collective: AlgorithmAgreement
+    #: One of its algorithms.
     algorithm: Algorithm
 
 

@@ -44,22 +44,31 @@ _BY_PIECES: Final = "Hockney, by pieces"
 
 
 class FitPoint(NamedTuple):
-    """A size (bytes) with its measured time (s, median); residual and held_out as `FittedModel` has them."""
+    """One size of a fitted sweep."""
 
+    #: Size in bytes.
     x: float
+    #: Median of the measured times, in s.
     time: float
+    #: (measured − fitted)/fitted, as `FittedModel.residuals`.
     residual: float
+    #: ln(measured/predicted) by the model fitted without this size, as `FittedModel.held_out`.
     held_out: float
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A model with the sweep (or the set of sweeps) it was fitted to. name: as comparisons have it."""
+    """A model that was fitted to a sweep, or to a set of sweeps."""
 
+    #: Name of the model as comparisons have it: ``Hockney, by pieces``.
     name: str
+    #: The sweep, or the first of the set.
     source: SweepSource
+    #: How its times were measured.
     kind: Timing
+    #: The model with its parameters.
     fitted: FittedModel
+    #: The raw files that it was read from, as records name them.
     raw: tuple[str, ...]
 
     @property
@@ -76,20 +85,21 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """Everything that was fitted. skipped: source's name → why nothing was. collectives: those measured, and
-    what is predicted of them.
+    """Everything that was fitted to some records, and what follows from it."""
 
-    reduction: seconds that one byte takes to be added to another (from STREAM's add), None if not measured.
-    disturbed: how many of the records were measured while others used the CPUs, in words; empty if none was.
-    rest: the commands that measure what was skipped, so that it can be fitted.
-    """
-
+    #: All fitted models.
     fits: tuple[Fit, ...]
+    #: Which of them to believe where.
     comparisons: tuple[ModelComparison, ...]
+    #: By name of a sweep why nothing was fitted to it; empty if nothing was left out.
     skipped: Mapping[str, str]
+    #: Seconds that adding one byte to another takes, from STREAM's add; None if that was not measured.
     reduction: float | None
+    #: The measured collectives with what each algorithm predicts of them.
     collectives: tuple[AlgorithmAgreement, ...] = ()
+    #: How many of the records were measured while others used the CPUs, in words; empty if none was.
     disturbed: str = ""
+    #: The commands that measure what is missing for what was skipped; empty if nothing is.
     rest: tuple[str, ...] = ()
 
     @property

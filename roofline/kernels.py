@@ -16,13 +16,19 @@ PRODUCTS: Final = ("dgemm", "zgemm")
 
 
 class KernelRate(NamedTuple):
-    """FLOP/s of a routine (case of `blas` or `fft`) by a library with some threads, at its best size."""
+    """How fast a library's routine is with some threads, at its best size."""
 
+    #: Case of the benchmark `blas` or `fft`: ``dgemm``.
     routine: str
+    #: Name of the library; empty if the record does not say.
     library: str
+    #: Its version; empty if the tool does not say.
     version: str
+    #: Number of threads; 0 if unknown.
     threads: int
+    #: Size at which it is fastest, as `Record.size`; None if it has none.
     size: int | None
+    #: Median FLOP/s with its interval.
     flops: Summary
 
 

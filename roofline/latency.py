@@ -22,11 +22,13 @@ from npc.roofline.result import Curve, Roofline
 
 @dataclass(frozen=True, slots=True)
 class OneAtATime:
-    """An application's messages one after another: the `part` of its time that they need, by a test's
-    latencies, and the FLOP/s a node (of all for a whole job) that this allows."""
+    """What an application's messages need if they go one after another."""
 
+    #: Name of the test whose latencies are used.
     source: str
+    #: Share of the application's time that they need, of 1; above 1 they overlap in truth.
     part: float
+    #: FLOP/s that this allows a node, or all nodes for a whole job.
     flops: float
 
 

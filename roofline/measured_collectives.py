@@ -39,33 +39,45 @@ _RESOLUTION: Final = 1e-5
 
 
 class Algorithm(NamedTuple):
-    """How an algorithm's formula does. error: median of |measured/predicted − 1|. ratio: median of
-    measured/predicted. inside: at how many sizes the measured time lies in the predicted interval."""
+    """How well the formula of one algorithm predicts a measured collective."""
 
+    #: Name of the algorithm, as `OPERATIONS` has it.
     name: str
+    #: Median of |measured/predicted − 1| over the sizes.
     error: float
+    #: Median of measured/predicted over the sizes.
     ratio: float
+    #: At how many sizes the measured time lies in the predicted interval.
     inside: int
 
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmAgreement:
-    """A collective on `sizes` sizes from `first` to `last` bytes (0 of a barrier) as each algorithm has it.
+    """A measured collective in one range of sizes, compared with the prediction of each algorithm."""
 
-    nearest: the algorithm whose formula lies nearest, or the simplest that ties with it (`ModelComparison`).
-    ran: those that ran at some of these sizes by the messages between ranks, as far as anybody saw them.
-    """
-
+    #: The measured collective.
     source: SweepSource
+    #: The ping-pong whose models predict its messages.
     predicted_from: SweepSource
+    #: What was measured: ``allreduce``, …
     operation: str
+    #: Number of processes.
     processes: int
+    #: Smallest size of the range, in bytes; 0 of a barrier.
     first: float
+    #: Largest size of the range, in bytes; 0 of a barrier.
     last: float
+    #: Number of sizes in the range.
     sizes: int
+    #: Every algorithm of the operation, the simplest first.
     algorithms: tuple[Algorithm, ...]
+    #: Name of the algorithm with the nearest formula, or of the simplest that ties with it
+    #: (`ModelComparison`).
     nearest: str
+    #: Names of the others that tie with it; empty if there are none.
     tied: tuple[str, ...]
+    #: Names of the algorithms that ran at some of these sizes, by the messages between ranks; empty where
+    #: nobody saw these.
     ran: tuple[str, ...] = ()
 
     @property

@@ -104,14 +104,19 @@ def find_callers(records: Iterable[Record]) -> list[ApplicationMessages]:
 
 
 class _MpiRun(NamedTuple):
-    """One observed run: seconds; messages, bytes and messages by size of all ranks; its calls, a rank; the
-    part of its time inside MPI, if that is known."""
+    """One observed run of a program."""
 
+    #: Its time in s.
     seconds: float
+    #: Number of messages of all ranks.
     messages: float
+    #: Bytes of these messages.
     traffic: float
+    #: By the least size of a class in bytes, the number of messages of all ranks.
     by_size: dict[int, float]
+    #: What the program itself called, a rank; empty if collectives were not counted.
     calls: tuple[Operations, ...]
+    #: Share of its time inside MPI, of 1; None where it was not counted.
     inside: float | None
 
 
@@ -229,11 +234,13 @@ def _mix(caller: ApplicationMessages, ceilings: Sequence[MpiCeiling]) -> str:
 
 
 class _Cost(NamedTuple):
-    """Seconds of calls of one kind, a rank, from the quickest to the slowest that they may have been; most is
-    None where one of these was not measured, and least then that of a message at most."""
+    """What all calls of one kind cost a rank, if they go one after another."""
 
+    #: Seconds if each was the quickest that it may have been; what was not measured counts as a message.
     least: float
+    #: Seconds if each was the slowest that it may have been; None where one of these was not measured.
     most: float | None
+    #: The tests that `least` and, if it is known, `most` are from.
     sources: tuple[MpiCeiling, ...]
 
 

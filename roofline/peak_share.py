@@ -20,17 +20,19 @@ from npc.statistics.medians import Summary
 
 @dataclass(frozen=True, slots=True)
 class PeakShare:
-    """An application of all its nodes together: mean and theoretical peak in FLOP/s, and its mean's share.
+    """Which share of the theoretical peak an application reaches on all its nodes together."""
 
-    deviation: standard deviation of its nights, as a share of the mean; None of one night. median: share of
-    the median, with its interval over the nights.
-    """
-
+    #: The application with its runs.
     application: Application
+    #: Mean FLOP/s over its runs.
     mean: float
+    #: Theoretical peak of its nodes, in FLOP/s.
     peak: float
+    #: `mean` as a share of `peak`.
     share: float
+    #: Standard deviation of its nights, as a share of `mean`; None of one night.
     deviation: float | None
+    #: Median with its interval over the nights, as shares of `peak`.
     median: Summary
 
     def as_json(self) -> dict[str, Any]:

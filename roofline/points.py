@@ -32,10 +32,13 @@ _PROGRAM: Final = "HPL"
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One ceiling's say on an application: it allows `flops` (FLOP/s a node); `share` of that was reached."""
+    """What one ceiling allows an application."""
 
+    #: What bounds it; its intensity for this ceiling is known.
     ceiling: Ceiling
+    #: FLOP/s that it allows a node, or all nodes for a whole job.
     flops: float
+    #: Share of `flops` that the application reaches; above 1 where it exceeds the ceiling.
     share: float
 
     @property
@@ -46,14 +49,15 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The network as an application sees it: a test between nodes, and what it allows a node in B/s.
+    """The network as an application sees it."""
 
-    own_sizes: whether that is with the application's own message sizes. best: B/s at the best size.
-    """
-
+    #: A test between nodes.
     ceiling: Ceiling
+    #: B/s that it allows a node, or all nodes for a whole job.
     bandwidth: float
+    #: Whether `bandwidth` is that of the application's own message sizes.
     own_sizes: bool
+    #: B/s at the test's best size.
     best: float
 
 

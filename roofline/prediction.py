@@ -30,36 +30,53 @@ REACH: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class PredictedTime:
-    """A time in s. size: bytes, None of a barrier. beyond: sizes of messages outside of what was fitted.
-    far: whether one of these is more than `REACH` times the largest fitted."""
+    """The time of an operation that nobody measured."""
 
+    #: Name of the operation, as `OPERATIONS` has it.
     operation: str
+    #: Name of the algorithm, likewise.
     algorithm: str
+    #: Number of processes.
     processes: int
+    #: Bytes, as the OSU benchmarks count them; None of a barrier.
     size: int | None
+    #: The prediction, in s.
     time: float
+    #: Lower end of its interval, in s; None where there is none.
     low: float | None
+    #: Upper end of its interval, likewise.
     high: float | None
+    #: Probability with which the interval holds; None where there is none.
     coverage: float | None
+    #: Bytes of messages that lie outside of the sizes fitted, ascending; empty if there are none.
     beyond: tuple[int, ...]
+    #: Whether one of these is more than `REACH` times the largest size fitted.
     far: bool
+    #: Whether its algorithm is the fastest of the operation; False where there is only one, or where the
+    #: prediction of one of them is `far`.
     fastest: bool = False
 
 
 class Range(NamedTuple):
-    """From `first` to `last` bytes `model` is believed; `tied` are those that could not be told from it."""
+    """A range of sizes, and the model to believe there."""
 
+    #: Smallest size, in bytes.
     first: float
+    #: Largest size, in bytes.
     last: float
+    #: Name of the model.
     model: str
+    #: Names of others that could not be told from it; empty if there are none.
     tied: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BelievedModels:
-    """Models of one sweep, and which of them is believed where: ranges ascend and do not overlap."""
+    """The models of one sweep, and which of them to believe where."""
 
+    #: By name of a model the lines that predict.
     models: Mapping[str, PiecewiseFit]
+    #: At least one; they ascend and do not overlap.
     ranges: tuple[Range, ...]
 
     @classmethod

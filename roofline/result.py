@@ -30,44 +30,56 @@ IO_DIRECTIONS: Final[Mapping[str, Direction]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A median with its interval and its source.
+    """A median with its interval and its source."""
 
-    value, low, high: in `unit`; the interval covers the median with probability `coverage`, and all three
-    are None where fewer than six samples were taken. size: bytes. raw: the samples' raw files, relative to
-    their run. disturbed: how many samples were measured while others used the CPUs.
-    """
-
+    #: What was measured, as tables and pictures call it.
     name: str
+    #: The median, in `unit`.
     value: float
+    #: ``B/s``, ``FLOP/s`` or ``s``.
     unit: str
+    #: Lower end of its interval, in `unit`; None where fewer than six samples were taken.
     low: float | None
+    #: Upper end of its interval, likewise.
     high: float | None
+    #: Probability with which the interval covers the true median; None where there is no interval.
     coverage: float | None
+    #: Number of samples; 0 of a theoretical peak.
     n: int
+    #: Size of the message, the working set or the like in bytes; None if there is none.
     size: int | None
+    #: Name of the benchmark; empty of a theoretical peak.
     benchmark: str
+    #: The tool's test, likewise.
     case: str
+    #: Params of the first sample, by their names.
     params: Mapping[str, str]
+    #: Number of nodes that the samples were measured on.
     nodes: int
+    #: Names of the hosts of all samples.
     hosts: tuple[str, ...]
+    #: Raw files of the samples, relative to their run.
     raw: tuple[str, ...]
+    #: How many of the samples were measured while others used the CPUs.
     disturbed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling(Estimate):
-    """An upper limit: compute in FLOP/s, with its `precision`; memory (with its `level`), network and I/O in
-    B/s; of a GPU what it computes, and the bandwidths of its memory, its L2 and its way to the host.
+    """An upper limit of a node or of a job, in FLOP/s or B/s."""
 
-    nominal: what the platform's data sheet promises, None if unknown. note: what to know before believing it.
-    watts: what the launches took meanwhile (their median), None where nothing counts it.
-    """
-
+    #: What it limits; of a GPU the bandwidths are those of its memory, its L2 and its way to the host.
     kind: Kind
+    #: Level of the memory or cache: ``L1``, ``MEM``; empty of others.
     level: str = ""
+    #: Precision of the arithmetic: ``double``; empty of bandwidths.
     precision: str = ""
+    #: What the platform's data sheet promises, in `unit`; None if unknown.
     nominal: float | None = None
+    #: What to know before believing it; empty if there is nothing.
     note: str = ""
+    #: Median power of its launches in W, of all nodes together, for I/O of a node; None where nothing
+    #: measures it.
     watts: float | None = None
 
     @property
@@ -88,38 +100,52 @@ def direction_of(ceiling: Ceiling) -> Direction:
 
 @dataclass(frozen=True, slots=True)
 class Ridge:
-    """Where a bandwidth ceiling meets a compute ceiling: FLOP/byte, and the peak's FLOP/s there.
+    """Where a bandwidth ceiling meets a compute ceiling."""
 
-    low and high combine both intervals (P_low/b_high, P_high/b_low); they hold together with at least
-    `coverage` (Bonferroni). None where one of the two has no interval.
-    """
-
+    #: Name of the compute ceiling.
     compute: str
+    #: Name of the bandwidth ceiling.
     bandwidth: str
+    #: Where they meet, in FLOP/byte.
     intensity: float
+    #: The compute ceiling, in FLOP/s.
     performance: float
+    #: Lower end of the interval of `intensity`, P_low/b_high; None where one of the two ceilings has no
+    #: interval.
     low: float | None
+    #: Upper end of that interval, P_high/b_low; None likewise.
     high: float | None
+    #: Least probability with which the interval holds, from those of both ceilings (Bonferroni); None
+    #: likewise.
     coverage: float | None
 
 
 class CurvePoint(NamedTuple):
-    """The median at one size of a curve, in the curve's unit."""
+    """One size of a curve."""
 
+    #: Bytes of a message; None where the test has no size.
     size: int | None
+    #: Median with its interval, in the curve's unit.
     summary: Summary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """A tool's bandwidth or latency as a function of the message size, from small to large."""
+    """A tool's bandwidth or latency over the message size."""
 
+    #: Name of the benchmark.
     benchmark: str
+    #: The tool's test.
     case: str
+    #: ``bandwidth`` or ``latency``.
     metric: str
+    #: ``B/s`` or ``s``.
     unit: str
+    #: Number of nodes.
     nodes: int
+    #: Params that identify the series, and its placement, by their names.
     params: Mapping[str, str]
+    #: From small to large sizes.
     points: tuple[CurvePoint, ...]
 
     @property
@@ -129,23 +155,31 @@ class Curve:
 
 
 class Rate(NamedTuple):
-    """Operations of `size` bytes a second, by their median; low and high as far as there is an interval."""
+    """How often an operation of one size can be done."""
 
+    #: Bytes of an operation.
     size: int
+    #: Median of the operations a second.
     rate: float
+    #: Lower end of its interval, in 1/s; None where there is none.
     low: float | None
+    #: Upper end of its interval, likewise.
     high: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class MpiCeiling:
-    """A kind of operation as one test measured it with `ranks` processes on `nodes` nodes, over sizes above
-    zero from small to large. ranks: 0 where the test does not say."""
+    """One kind of MPI operation, as one test measured it."""
 
+    #: Messages back to back or one at a time (`npc.roofline.mpi`), or the name of a collective.
     kind: str
+    #: The tool's test: ``osu_allreduce``.
     source: str
+    #: Number of nodes.
     nodes: int
+    #: By size, from small to large; sizes of 0 are left out.
     rates: tuple[Rate, ...]
+    #: Number of processes; 0 where the test does not say.
     ranks: int = 0
 
     @property
@@ -170,33 +204,41 @@ def ranks_text(ranks: int, nodes: int) -> str:
 
 
 class Operations(NamedTuple):
-    """Operations of a run, a rank: their kind or class, how many, and their mean bytes. ranks: those that
-    take part in one, 0 where that is not known."""
+    """Operations of one kind in a run, a rank."""
 
+    #: Name of the operation, or of its class where only that was counted.
     kind: str
+    #: How many a rank makes; it is a mean over the ranks.
     number: float
+    #: Mean bytes of one, as its test counts them.
     size: float
+    #: Number of processes that take part in one; 0 where that is not known.
     ranks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationMessages:
-    """An application's MPI messages: medians over its runs, a rank.
+    """An application's MPI messages: medians over its runs."""
 
-    rate: messages a second and rank. size: mean bytes of a message. by_size: (least bytes of the class,
-    messages of all ranks); an entry stands for sizes up to twice its own. calls: its own messages and its
-    collectives, as the program made them; none where collectives were not counted. inside: the part of its
-    ranks' time inside MPI, as it was measured; None where it was not.
-    """
-
+    #: What the program is called.
     name: str
+    #: Number of nodes.
     nodes: int
+    #: Number of MPI ranks.
     ranks: int
+    #: Time of a run, in s.
     seconds: float
+    #: Messages a second that a rank sends.
     rate: float
+    #: Mean bytes of a message; 0 where there is none.
     size: float
+    #: (least bytes of a class, messages of all ranks) of the last run; a class has sizes up to twice its
+    #: least.
     by_size: tuple[tuple[int, float], ...]
+    #: Messages and collectives as the program called them in the last run; empty where collectives were not
+    #: counted.
     calls: tuple[Operations, ...] = ()
+    #: Share of its ranks' time inside MPI, of 1; None where it was not counted.
     inside: float | None = None
 
     @property
@@ -226,32 +268,43 @@ class ApplicationMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """All that was found: drawn by `roofline.plot` and `npc.roofline.page`, kept as ``roofline.json``.
+    """Everything that was found: `npc.roofline.figure` and `npc.roofline.page` draw it, ``roofline.json``
+    keeps it."""
 
-    kernels: memory kernels that are no ceiling. dropped: how many records were not used, by reason.
-    disturbed: how many of the others were measured while others used the CPUs, in words; empty if none was.
-    dependent: what latency leaves of main memory's bandwidth where every CPU of a node has one load in flight
-    (`npc.roofline.latency`). runs: their names. first, last: times of the oldest and the newest record used.
-    job_nodes: nodes that the ceilings are for. applications, mpi, callers: what `npc.roofline.points` and
-    `npc.roofline.mpi` found (`npc.roofline.analyse`).
-    """
-
+    #: Name of the platform; empty without a record.
     platform: str
+    #: Names of all hosts of the records used.
     hosts: tuple[str, ...] = ()
+    #: Names of their runs.
     runs: tuple[str, ...] = ()
+    #: Time of the oldest record used, ISO 8601; empty if none was.
     first: str = ""
+    #: Time of the newest record used, likewise.
     last: str = ""
+    #: What was measured; empty if no record could be used.
     ceilings: tuple[Ceiling, ...] = ()
+    #: Memory kernels that are no ceiling.
     kernels: tuple[Ceiling, ...] = ()
+    #: Latencies of tests between two processes, and of each memory level, in s.
     latencies: tuple[Estimate, ...] = ()
+    #: What latency leaves of main memory's bandwidth where every CPU of a node has one load in flight
+    #: (`npc.roofline.latency`); None where it is not known.
     dependent: Ceiling | None = None
+    #: Bandwidths and latencies over the message size.
     curves: tuple[Curve, ...] = ()
+    #: By precision the theoretical peak in FLOP/s; empty if the platform's file has none.
     theoretical: Mapping[Precision, float] = field(default_factory=dict)
+    #: How many records were not used, by the reason.
     dropped: Mapping[str, int] = field(default_factory=dict)
+    #: How many of the records used were measured while others used the CPUs, in words; empty if none was.
     disturbed: str = ""
+    #: Number of nodes that the ceilings are of together.
     job_nodes: int = 1
+    #: What was run under these ceilings (`npc.roofline.applications`).
     applications: tuple[Application, ...] = ()
+    #: Kinds of MPI operations that were measured (`npc.roofline.mpi`).
     mpi: tuple[MpiCeiling, ...] = ()
+    #: Applications whose MPI messages were counted, likewise.
     callers: tuple[ApplicationMessages, ...] = ()
 
     @property

@@ -34,28 +34,33 @@ _LATENCY_DASHES: Final = (1.5, 2.5)
 
 
 class Stroke(NamedTuple):
-    """How a line looks: name of its colour, width in points, dashes and gaps in points (none: solid)."""
+    """How a line looks."""
 
+    #: Name of its colour (`npc.figures`).
     colour: str
+    #: In points.
     width: float
+    #: Lengths of dashes and gaps in turn, in points; empty: a solid line.
     dashes: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A ceiling in the picture: flat for compute, of slope b for a bandwidth b.
+    """A ceiling in the picture: flat for compute, of slope b for a bandwidth b."""
 
-    start, end: FLOP/byte. steepest: the highest bandwidth (B/s), left of which no peak is reached; infinite
-    without one. roof: the highest peak (FLOP/s), where bandwidths end. group: the name of the first of the
-    ceilings of its kind that are nearly equal.
-    """
-
+    #: What the line shows.
     ceiling: Ceiling
+    #: How it looks.
     stroke: Stroke
+    #: Left end, in FLOP/byte.
     start: float
+    #: Right end, in FLOP/byte.
     end: float
+    #: The highest bandwidth in B/s: left of it no peak is reached; infinite without a bandwidth.
     steepest: float
+    #: The highest peak in FLOP/s, where bandwidths end.
     roof: float
+    #: Name of the first of the bandwidths of its kind that are nearly equal; empty for a peak.
     group: str = ""
 
     @property
@@ -84,23 +89,25 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationMark:
-    """An application in the picture, at its medians: x in FLOP per byte, y in FLOP/s.
+    """An application in the picture, at its medians."""
 
-    of: what the bytes of x are of: the network, memory (those that its cores load and store), or storage.
-    colour, shape: what it is drawn in; shapes are counted, and each way of drawing has a list of them.
-    runs: its single runs with their places. trail: its nights with their places, where there are several.
-    limits: FLOP/s that the network allows its own message sizes, back to back and one at a time (None: not
-    known).
-    """
-
+    #: What the mark shows.
     application: Application
+    #: Where the bytes of `x` are moved: on the network, between cores and memory, or from and to storage.
     of: Literal["network", "memory", "storage"]
+    #: Name of the colour that it is drawn in.
     colour: str
+    #: Number of its shape; each way of drawing has its own list of shapes.
     shape: int
+    #: FLOP per byte.
     x: float
+    #: FLOP/s.
     y: float
+    #: (FLOP per byte, FLOP/s, the run) of each single run that has a place.
     runs: tuple[tuple[float, float, ApplicationRun], ...]
+    #: (FLOP per byte, FLOP/s, the night) of each night; empty where there is only one.
     trail: tuple[tuple[float, float, NightMedians], ...]
+    #: FLOP/s that the network allows its own message sizes, back to back and one at a time; None: not known.
     limits: tuple[float | None, float | None] = (None, None)
 
     @property
@@ -135,29 +142,35 @@ class ApplicationMark:
 class CodeLimitMark:
     """What an application's own code allows it."""
 
+    #: The application whose code it is.
     application: Application
+    #: What the code allows at most.
     limit: CodeLimit
-    #: The application's.
+    #: Name of the application's colour.
     colour: str
-    #: FLOP/s of the application.
+    #: FLOP/s that the application reaches.
     reached: float
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The lines and the window they are seen in: x in FLOP/byte, y in FLOP/s.
+    """Everything in the picture, and the window that shows it."""
 
-    ridges: ridge points with the stroke of their bandwidth ceiling. theoretical: (words, FLOP/s). marks:
-    applications. code_limits: what their own code allows them.
-    """
-
+    #: The ceilings.
     lines: tuple[Line, ...]
+    #: Each ridge point with the stroke of its bandwidth ceiling.
     ridges: tuple[tuple[Ridge, Stroke], ...]
+    #: (words, FLOP/s) of each theoretical peak.
     theoretical: tuple[tuple[str, float], ...]
+    #: Left and right edge of the window, in FLOP/byte.
     x: tuple[float, float]
+    #: Lower and upper edge of the window, in FLOP/s.
     y: tuple[float, float]
+    #: The highest bandwidth of the first roof in B/s; infinite without a bandwidth.
     steepest: float
+    #: The applications that have a place; empty if there are none.
     marks: tuple[ApplicationMark, ...] = ()
+    #: What the applications' own code allows them; empty if nobody looked.
     code_limits: tuple[CodeLimitMark, ...] = ()
 
     def flat_start(self, peak: float) -> float:
@@ -207,13 +220,17 @@ def compose(roofline: Roofline) -> Scene | None:
 
 
 class _Roof(NamedTuple):
-    """Peaks and the paths below them. height: the highest peak; steepest: the highest bandwidth, infinite
-    without one; window: x and y ranges in which they are seen."""
+    """The peaks of cores or of GPUs, and the bandwidths below them."""
 
+    #: The measured peaks.
     compute: list[Ceiling]
+    #: The bandwidths.
     paths: list[Ceiling]
+    #: The highest peak, measured or theoretical, in FLOP/s.
     height: float
+    #: The highest bandwidth in B/s; infinite without one.
     steepest: float
+    #: Ranges of x in FLOP/byte and of y in FLOP/s that show them.
     window: tuple[Place, Place]
 
 

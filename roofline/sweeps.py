@@ -37,13 +37,19 @@ LEAST_SIZES: Final = 5
 
 
 class SweepSource(NamedTuple):
-    """Where a sweep comes from; `params` is sorted JSON, so that sources can be compared."""
+    """Where a sweep comes from."""
 
+    #: Name of the platform.
     platform: str
+    #: Name of the benchmark.
     benchmark: str
+    #: The tool's test; empty for what all patterns of one benchmark share.
     case: str
+    #: Number of nodes.
     nodes: int
+    #: Names of the hosts, as the records have them.
     hosts: tuple[str, ...]
+    #: Params that identify the series, and its placement: sorted JSON, so that sources can be compared.
     params: str
 
     @property
@@ -59,11 +65,15 @@ class SweepSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SweepTimes:
-    """One sweep's times: size (a barrier's is 0) → launch → seconds. raw: the files they were read from."""
+    """The measured times of one sweep."""
 
+    #: Where they come from.
     source: SweepSource
+    #: How they were measured.
     kind: Timing
+    #: By size in bytes (0 of a barrier) and launch, in s.
     times: Mapping[int, Mapping[str, float]]
+    #: The raw files that they were read from, as records name them.
     raw: tuple[str, ...]
 
     @property

@@ -19,10 +19,13 @@ from typing import Final, NamedTuple
 
 
 class Round(NamedTuple):
-    """`messages` of `size` bytes, one after the other; `reduced` bytes are reduced with each."""
+    """Messages of one size that a process sends one after the other."""
 
+    #: Number of messages.
     messages: int
+    #: Bytes of each message.
     size: int
+    #: Bytes that are reduced with each message.
     reduced: int = 0
 
 

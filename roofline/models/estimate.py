@@ -27,10 +27,13 @@ from npc.statistics.medians import LEVEL, order_statistic_rank
 
 
 class Interval(NamedTuple):
-    """Bounds, and the probability with which they cover; all None where nothing can be said."""
+    """The bounds of an estimate; all None where nothing can be said."""
 
+    #: Lower bound, in the unit of the estimate.
     low: float | None
+    #: Upper bound, likewise.
     high: float | None
+    #: Probability with which the bounds hold.
     coverage: float | None
 
 
@@ -39,11 +42,15 @@ NO_INTERVAL: Final = Interval(None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class EstimatedNumber:
-    """An estimate. launches: that of each launch, empty below six. variance, dof: of the estimate."""
+    """A fitted number, with what its interval follows from."""
 
+    #: The estimate from all launches.
     value: float
+    #: The estimate from each launch alone, in the unit of `value`; empty where fewer than six were measured.
     launches: tuple[float, ...] = ()
+    #: Variance of `value`, in its unit squared; NaN where it is not known.
     variance: float = math.nan
+    #: Degrees of freedom of `variance`; 0 where it is not known.
     dof: float = 0.0
 
     def __add__(self, other: EstimatedNumber) -> EstimatedNumber:
@@ -94,15 +101,18 @@ class EstimatedNumber:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """Coefficients θ fitted together: values (p), covariance (p×p) with dof, one row a launch (J×p).
+    """Coefficients θ that were fitted together."""
 
-    free: the fit in which those that are zero here were negative, if there are such.
-    """
-
+    #: The p coefficients; of lines α in s and β in s/B.
     values: Floats
+    #: Their covariance, p × p.
     covariance: Floats
+    #: Degrees of freedom of `covariance`.
     dof: float
+    #: J × p: the coefficients of each of J launches alone; no row where fewer than six were measured.
     launches: Floats
+    #: Where coefficients would be negative and are set to zero here, the fit without that bound; None: there
+    #: are none.
     free: Linear | None = None
 
     def placed(self, at: Booleans, free: Linear) -> Linear:
@@ -134,19 +144,25 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a model, in `unit`; `meaning` says in words what it is.
+    """A parameter of a model, with its interval."""
 
-    first, last: the sizes (or numbers of messages) that it holds for.
-    """
-
+    #: As the paper calls it: ``α``.
     name: str
+    #: In `unit`; NaN where the measurements do not determine it.
     value: float
+    #: ``s``, ``s/B``, ``B/s``, ``B`` or ``1``.
     unit: str
+    #: Lower end of its interval, in `unit`; None where there is no interval.
     low: float | None
+    #: Upper end of its interval, likewise.
     high: float | None
+    #: Probability with which the interval covers the true value; None where that is not known.
     coverage: float | None
+    #: What the parameter is, in words.
     meaning: str
+    #: Smallest size that it holds for, in bytes; of LogfP a number of messages.
     first: float
+    #: Largest size that it holds for, likewise.
     last: float
 
     @classmethod

@@ -19,36 +19,45 @@ M = TypeVar("M", bound="PiecewiseLinear")
 
 
 class FittedRange(NamedTuple):
-    """What a model is held against others by: `observable`, from the `first` to the `last` index of its x."""
+    """A range of a model's x in which it is compared with other models."""
 
+    #: What the models predict there: ``half round trip``, …
     observable: str
+    #: Index of the range's first x.
     first: int
+    #: Index of the range's last x, which is part of it.
     last: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedModel:
-    """A model fitted to one sweep or to a set of sweeps.
+    """A model that was fitted to one sweep, or to a set of sweeps."""
 
-    x: sizes in bytes (of LogfP: numbers of messages). residuals: (measured − fitted)/fitted at each x.
-    held_out: ln(measured/predicted) at each x by the model fitted without it. launches: how many were
-    measured at every x. set_aside: those x whose measurement was disturbed, not fitted. note: what to know
-    before believing it. parts: where it is compared with other models of the same observable. rivals: such
-    models that say the same without parameters of their own, the simplest first, with their `held_out`.
-    """
-
+    #: What its paper calls the model.
     model: ClassVar[str]
+    #: Its time as a formula.
     equation: ClassVar[str]
+    #: The paper that it is from.
     source: ClassVar[str]
 
+    #: Its parameters with their intervals.
     parameters: tuple[Parameter, ...]
+    #: Sizes in bytes; of LogfP numbers of messages.
     x: tuple[float, ...]
+    #: (measured − fitted)/fitted at each x.
     residuals: tuple[float, ...]
+    #: ln(measured/predicted) at each x, by the model fitted without it; infinite where that predicts nothing.
     held_out: tuple[float, ...]
+    #: Number of launches that were measured at every x.
     launches: int
+    #: Those x that were not fitted, because something disturbed their measurement.
     set_aside: tuple[float, ...] = ()
+    #: What to know before believing it; empty if there is nothing.
     note: str = ""
+    #: Where it is compared with other models of the same observable; empty: nowhere.
     parts: tuple[FittedRange, ...] = ()
+    #: By name of a model that predicts the same without parameters of its own, the simplest first, its
+    #: `held_out`.
     rivals: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
@@ -70,10 +79,12 @@ class FittedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PiecewiseLinear(FittedModel):
-    """A model whose parameters are those of the lines of `pieces`, which predict."""
+    """A model whose parameters are those of straight lines."""
 
+    #: What the model predicts: ``half round trip``, …
     observable: ClassVar[str]
 
+    #: The lines, which predict times.
     pieces: PiecewiseFit
 
     @classmethod

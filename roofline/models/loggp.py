@@ -110,9 +110,11 @@ def _of_latency(latency: Parameter) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line over s: its value at one byte, and its slope."""
+    """A line over the size s."""
 
+    #: In s/B.
     slope: EstimatedNumber
+    #: The line's time at one byte, in s.
     at_one: EstimatedNumber
 
 

@@ -55,15 +55,17 @@ class TooFewSizes(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Times of a sweep: `x` ascending (sizes in bytes), `times` in s, one row a size, one column a launch.
+    """The measured times of a sweep.
 
-    A launch that lacks a size has NaN there; every size has at least one time. `middle` is the median of each
-    size's launches. Raises `TooFewSizes`, and
-    ValueError for times that are not positive.
+    Raises `TooFewSizes`, and ValueError for times that are not positive and for sizes that do not ascend.
     """
 
+    #: Sizes in bytes (or numbers of messages), ascending.
     x: Floats
+    #: In s: one row for each size, one column for each launch; NaN where a launch lacks a size. Every size
+    #: has at least one time.
     times: Floats
+    #: By size the median of its times, in s.
     middle: Floats = field(init=False)
 
     def __post_init__(self) -> None:
@@ -84,22 +86,24 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class PiecewiseFit:
-    """Lines by pieces.
+    """Straight lines by pieces that were fitted to a sweep; all arrays are by size."""
 
-    splits: (first, last) index of each piece's sizes. fit: α₀, β₀, α₁, β₁, … residuals: (measured −
-    fitted)/fitted of each size's median. held_out: ln(measured/predicted) of each size, predicted without
-    it. misses: the same, but 0 at a size between two pieces whose time lies between theirs, and else from
-    the nearer one: nobody knows the switch. set_aside: True for sizes whose measurement was disturbed
-    (`disturbed`): not fitted.
-    """
-
+    #: Sizes in bytes, ascending.
     x: Floats
+    #: Median of the measured times, in s.
     middle: Floats
+    #: (first, last) index of the sizes of each piece.
     splits: Splits
+    #: The coefficients α₀, β₀, α₁, β₁, … of the pieces, in s and s/B.
     fit: Linear
+    #: (median − fitted)/fitted.
     residuals: Floats
+    #: ln(measured/predicted), predicted by the lines that were found without this size.
     held_out: Floats
+    #: As `held_out`; but at an edge of a piece, where nobody knows the switch, the lines of both pieces
+    #: predict: 0 if the measured time lies between them, else the error of the nearer one.
     misses: Floats
+    #: Whether the size was not fitted, because something disturbed its measurement (`disturbed`).
     set_aside: Booleans
 
     def line(self, piece: int) -> tuple[EstimatedNumber, EstimatedNumber]:

@@ -27,12 +27,13 @@ from npc.roofline.models.piecewise import PiecewiseFit, Sweep, design_of, fit_on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TauLop(FittedModel):
-    """o, and λ(τ) of every τ measured; `pieces` by τ. x repeats for each τ."""
+    """o, and λ(τ) of every τ measured. `x` and what belongs to it repeat for each τ."""
 
     model: ClassVar[str] = "τ-Lop"
     equation: ClassVar[str] = "T(m) = o + s·L(m,τ), L(m,τ) = m·λ(τ)"
     source: ClassVar[str] = "Rico-Gallego, Díaz-Martín, Parallel Computing 46, 2015"
 
+    #: By the number τ of concurrent transfers the lines of their times.
     pieces: Mapping[int, PiecewiseFit]
 
 

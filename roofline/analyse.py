@@ -1,4 +1,4 @@
-"""Records in, everything that is drawn and said out."""
+"""From records to everything that is drawn and printed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def analyse(
 ) -> Roofline:
     """Ceilings, applications and MPI operations of one platform's records.
 
-    nodes: the ceilings of a job of that many nodes, each `nodes` times one node's; only applications on as
-    many nodes are shown with it. 1 is a node, under which all applications are shown with what each of their
-    nodes did. message_size: network ceilings at that size in bytes instead of the best one.
+    nodes: 1 shows the ceilings of a node, and all applications with what each of their nodes did. More show
+    the ceilings of a job of so many nodes, each so many times that of one node, and only applications on as
+    many nodes. message_size: network ceilings at that size in bytes instead of the best one.
     """
     roofline = find_ceilings(records, platform, message_size)
     applications = find_applications(records)
@@ -41,8 +41,8 @@ def analyse(
 def _job(roofline: Roofline, nodes: int) -> Roofline:
     """The ceilings of `nodes` nodes that work side by side and share no link (full bisection bandwidth).
 
-    What a network test reached within one node is no ceiling of a job's network. A file system they do share:
-    of I/O only what as many nodes at once have reached is one.
+    A network test within one node is no ceiling of a job's network. A file system is shared, so an I/O
+    ceiling is only what the same number of nodes reached at once.
     """
     ceilings = [
         ceiling

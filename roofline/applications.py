@@ -1,13 +1,13 @@
 """Applications: what each run of a program did, from its launch's records.
 
 A point is FLOP/s a node over FLOP per byte on the network, where the bytes are all that a node's ports
-received and sent, as the mean over the nodes (Bartelheimer, Zhu, Neuwirth 2023, section 5.3.2). It is made
-of one launch: what the program says of its FLOP, and the bytes that `npc observe` saw meanwhile.
+received and sent, as the mean over the nodes (Bartelheimer, Zhu, Neuwirth 2023, section 5.3.2). It is made of
+one launch: what the program says of its FLOP, and the bytes that `npc observe` saw meanwhile.
 
-Repeats of what was run are one application: the same program and problem, on as many nodes with as many
-ranks, bound alike (`npc.records.series`). Which hosts it got is a circumstance. Launches of one night share
-its hosts and its load, so that they are no independent samples of the machine: over several nights the
-medians and their intervals are those of the nights' medians.
+Runs of the same program and problem on as many nodes with as many ranks, bound alike, are one application
+(`npc.records.series`). On which hosts they ran is a circumstance. Launches of one night share its hosts and
+its load, so they are no independent samples of the machine: over several nights the medians and their
+intervals are those of the nights' medians.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from npc.records.units import format_size
 from npc.roofline.code_limit import CodeLimit, LimitFinders, limit_finders
 from npc.statistics.medians import Summary, summarise
 
-#: Of storage.
+#: In which direction bytes of storage move.
 Direction = Literal["read", "write"]
 DIRECTIONS: Final[tuple[Direction, ...]] = ("read", "write")
 #: Metrics that make a program with a rate an application, and not a kernel.
 _TELLING: Final = frozenset(("flop", "time", "traffic"))
-#: The part of its time that it saw inside MPI.
+#: The params' name of the part of a program's time inside MPI.
 _INSIDE: Final = "inside MPI"
 #: A program that does several tests in one run is placed by this one.
 _MAIN_TEST: Final = "HPL"
@@ -41,7 +41,7 @@ _OTHERS: Final = (
     "its FLOP are those of {case} alone, the bytes counted those of all tests of the run, so nothing can be "
     "said of its network"
 )
-#: A rate alone, and the time of npc observe has the program's start and end in it.
+#: Where only a rate is known: the time that npc observe measures includes the program's start and end.
 _RATE_ALONE: Final = (
     "its rate is known, but not for how long it computed at it (the run has a start and an end), so its "
     "FLOP, its place on the network's axis and the network's part are not known; tell npc observe the FLOP "
@@ -156,7 +156,7 @@ class Application:
     whole_job: bool = False
 
     def of_job(self) -> Application:
-        """With what all its nodes did together."""
+        """The same application, with what all its nodes did together."""
         return replace(self, runs=tuple(run.times(self.nodes) for run in self.runs), whole_job=True)
 
     @property
@@ -190,7 +190,7 @@ class Application:
     @cached_property
     def intensity(self) -> Summary | None:
         """FLOP per byte on the network, likewise; None where it is not known."""
-        if self.nodes == 1:  # the ports see others' bytes only
+        if self.nodes == 1:  # its own messages do not pass the ports
             return None
         if len(self.nights) > 1:
             known = [night.intensity for night in self.nights if night.intensity is not None]
@@ -200,7 +200,7 @@ class Application:
 
     @property
     def mean(self) -> float:
-        """Mean FLOP/s of its runs: what the share of the peak in table 5 of the paper is made of."""
+        """Mean FLOP/s of its runs; table 5 of the paper has it as a share of the peak."""
         return fmean(run.flops for run in self.runs)
 
     @property
@@ -216,7 +216,8 @@ class Application:
 
     @cached_property
     def busier_intensity(self) -> float | None:
-        """FLOP per byte in the busier direction of the network; None where that is not known, or nothing."""
+        """FLOP per byte in the busier direction of the network; None where that is not known, or nothing was
+        moved."""
         return _median(
             [
                 run.flop / max(run.received, run.sent)
@@ -235,7 +236,8 @@ class Application:
         return summarise(known) if known else None
 
     def storage_intensity(self, direction: Direction) -> float | None:
-        """FLOP per byte read from storage, or written to it; None where that is not known, or nothing was."""
+        """FLOP per byte read from storage, or written to it; None where that is not known, or nothing was
+        moved."""
         return _median(
             [
                 run.flop / run.stored[direction]
@@ -347,7 +349,8 @@ def _settings(series: Series, ranks: int) -> dict[str, str]:
 
 
 def _told_apart(applications: Sequence[Application]) -> list[Application]:
-    """Each with the first settings that tell it from those of its name on as many nodes."""
+    """The applications, each with the first settings in which it differs from others of its name on as many
+    nodes."""
     alike: defaultdict[tuple[str, str, int], list[Application]] = defaultdict(list)
     for application in applications:
         alike[application.platform, application.name, application.nodes].append(application)
@@ -403,10 +406,11 @@ def _rate(launch: Sequence[Record]) -> tuple[Record, str] | None:
 
 
 def _run(rate: Record, launch: Sequence[Record], finders: LimitFinders, whole: bool) -> ApplicationRun:
-    """What the launch did: results of the rate's case together, since a run of HPL may solve many systems.
+    """What the launch did. Results of the rate's case are taken together, since a run of HPL may solve many
+    systems.
 
-    FLOP that `npc observe` was told count where the program says none. whole: whether FLOP and bytes are of
-    the same time; without that the run has no bytes.
+    Where the program says no FLOP, those count that `npc observe` was given. whole: whether FLOP and bytes
+    are of the same time; if not, the run has no bytes.
     """
 
     def values(metric: str, *cases: str) -> list[float]:

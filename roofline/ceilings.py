@@ -8,7 +8,7 @@ Compute: LIKWID's ``peakflops`` kernels, one ceiling a precision, of the best SI
 ``dgemm`` is the product of matrices by the best BLAS that was measured, whose note has the others
 (`npc.roofline.kernels`). Of HPC Challenge, DGEMM (all processes of a node at once, their rates added; no
 network is in it) and HPL on one node are two more, of double precision: what a tuned library, and a whole
-program on top of it, make of that peak.
+program on top of it, reach of that peak.
 
 Memory: one ceiling a level (L1, L2, L3, MEM), of bytes as the core sees them (the cache-aware roofline:
 Ilic, Pratas, Sousa, IEEE Computer Architecture Letters 13(1), 2014), from LIKWID's ``load`` kernel. Loads
@@ -23,7 +23,7 @@ where loads wait for each other (`npc.roofline.latency`).
 
 I/O: one ceiling a tool, file system, direction and number of nodes, of sequential access at its best block
 size: by direct I/O, or where a file system refuses it by what was written out to storage. What the page cache
-gives is none. Of several nodes at once it is the rate of a node, since a point is a node's.
+answers is no ceiling. Of several nodes at once it is the rate of one node, since a point is that of one node.
 
 GPUs: matrix products by the vendor's library, one ceiling a precision; loads of memory and L2, STREAM's
 triad; the way from and to the host's pinned memory. Of several GPUs the best is the ceiling, and its note
@@ -57,7 +57,8 @@ from npc.statistics.medians import MIN_SAMPLES, summarise
 from npc.validity.disturbance import in_words
 from npc.validity.rules.memory import ENOUGH_HUGE
 
-#: A clock may be raised for a while, a wire's data rate may not.
+#: What it means that a ceiling is above its nominal limit: a clock may be raised for a while, a wire's data
+#: rate may not.
 _ABOVE_NOMINAL: Final[Mapping[Kind, str]] = {
     "compute": "above its nominal limit: the cores were clocked higher than clock_hz, or that is wrong",
     "memory": "above its nominal limit: a cache was measured, or one of the two has a wrong unit",
@@ -90,8 +91,8 @@ def find_ceilings(
 ) -> Roofline:
     """The roofline of one platform's records; `platform` gives the nominal limits.
 
-    message_size: network ceilings at that size in bytes, interpolated where a test has sizes on both sides of
-    it only; without one, each at its best size.
+    message_size: network ceilings at that size in bytes, interpolated where a test has only sizes on both
+    sides of it; None: each at its best size.
 
     Records that are not ``ok`` are counted and never used. An empty `Roofline.ceilings` means that nothing
     could be used.
@@ -145,8 +146,8 @@ def measured_curves(records: Iterable[Record], wanted: Callable[[Test], bool]) -
 
 
 def _at_its_best(record: Record) -> bool:
-    """Whether it is a headline number of one direction (no iperf3 ``--bidir``) and of a sender that was not
-    told a rate (iperf3 ``-b``, sockperf ``--mps``), which is a setting and no ceiling."""
+    """Whether it is a headline number of one direction (no iperf3 ``--bidir``), and its sender was given no
+    rate (iperf3 ``-b``, sockperf ``--mps``): such a rate is a setting and no ceiling."""
     params = record.params
     return (
         record.ok
@@ -159,7 +160,7 @@ def _at_its_best(record: Record) -> bool:
 
 
 def _link_tests(records: Iterable[Record], metric: str) -> list[Record]:
-    """Tests between two processes: all but what was sent, wherever the same test also says what arrived."""
+    """Tests between two processes. Where a test says what was sent and what arrived, only what arrived."""
     tests = [
         record
         for record in records
@@ -170,8 +171,8 @@ def _link_tests(records: Iterable[Record], metric: str) -> list[Record]:
 
 
 def _compute(records: Sequence[Record], platform: Platform | None) -> Iterator[Ceiling]:
-    """The best peak kernel of each precision, double first; the best library's matrix product; DGEMM and HPL
-    of one node: in HPL over several the network has its part, in DGEMM it has none."""
+    """The best peak kernel of each precision, double first; the matrix product of the best library; DGEMM;
+    HPL on one node. HPL on several nodes depends on the network, too; DGEMM does not."""
     names = "peak double", "peak single", "dgemm", "DGEMM", "HPL"
     groups: dict[str, list[Record]] = {name: [] for name in names}
     for record in records:
@@ -240,7 +241,7 @@ def _memory(
 
 
 def _outdone(load: Ceiling, others: Iterable[Ceiling]) -> str:
-    """The note for kernels that are faster than the loads beyond both intervals."""
+    """The note about kernels whose whole interval lies above that of the loads."""
     faster = [
         f"{other.case} reached {format_quantity(other.value, other.unit, 3)}"
         for other in others
@@ -338,8 +339,8 @@ def _slowest_gpu(records: Iterable[Record], best: Ceiling) -> str:
 
 def _reaches_storage(record: Record) -> bool:
     """Whether its bytes went to or came from storage, and not the page cache: direct I/O, or writes that were
-    written out before the clock stopped. IOR says neither: its files are larger than a node's memory, or
-    read by other ranks than those that wrote them, as it was asked to."""
+    written out before the clock stopped. IOR does not say, but as NPC starts it its files are larger than a
+    node's memory, or are read by other ranks than those that wrote them."""
     params = record.params
     written_out = any(params.get(name, "0") != "0" for name in ("end_fsync", "fsync", "fdatasync"))
     return record.benchmark == "ior" or params.get("direct") == "1" or written_out
@@ -356,7 +357,8 @@ def _named(estimates: Mapping[_Place, E]) -> Iterator[E]:
 
 
 def _at_size(variants: _Samples, wanted: int, nominal: float | None) -> Ceiling | None:
-    """The network ceiling at one message size: as measured, else between neighbours; None outside them."""
+    """The network ceiling at one message size: as measured, else interpolated; None outside of the sizes
+    measured."""
     exact: _Samples = {key: {wanted: sizes[wanted]} for key, sizes in variants.items() if wanted in sizes}
     if exact:
         return _ceiling("network", "", _best(exact), nominal)
@@ -367,7 +369,8 @@ def _at_size(variants: _Samples, wanted: int, nominal: float | None) -> Ceiling 
 def _between(
     sizes: Mapping[int | None, Sequence[Record]], wanted: int, nominal: float | None
 ) -> Ceiling | None:
-    """The ceiling at a size between two that were measured, where a message's time lies between theirs.
+    """The ceiling at a size between two that were measured: a message's time is taken to lie on a line
+    between theirs.
 
     Its interval takes both lows and both highs, which hold together with at least its coverage (Bonferroni).
     """
@@ -440,7 +443,7 @@ def _loads(records: Iterable[Record]) -> Iterator[Estimate]:
 
 
 def _dependent(loads: Iterable[Estimate]) -> Ceiling | None:
-    """B/s of lines out of main memory where every CPU has one load in flight; None where it is not known.
+    """B/s of cache lines from main memory where every CPU has one load in flight; None where it is not known.
 
     The latency is that of an idle memory, so it is an upper bound.
     """
@@ -457,9 +460,9 @@ def _dependent(loads: Iterable[Estimate]) -> Ceiling | None:
         "name": "MEM dependent loads", "unit": "B/s", "value": rate(load.value), "low": rate(load.high),
         "high": rate(load.low),
     }  # fmt: skip
-    note = f"on {cpus} CPUs at once, each with one line of {line} B after another"
+    note = f"on {cpus} CPUs at once, each of which loads one line of {line} B after the other"
     if float(load.params.get("huge_pages", 1)) < ENOUGH_HUGE:
-        note += ", and with the walks of the page table, for there were no huge pages"
+        note += "; walks of the page table are included, for there were no huge pages"
     return Ceiling(kind="memory", level="MEM", note=note, **values)
 
 
@@ -496,8 +499,8 @@ def _best(measurements: _Samples) -> list[Record]:
 
 
 def _repeated_enough(candidates: Iterable[list[Record]]) -> list[list[Record]]:
-    """Those of six samples where there are any; else of the most that there are: one lucky sample must not
-    win."""
+    """The candidates with six samples or more; if there are none, those with the most samples, so that a
+    lucky single one does not win."""
     repeated = list(candidates)
     enough = min(MIN_SAMPLES, max(map(len, repeated)))
     return [samples for samples in repeated if len(samples) >= enough]
@@ -536,13 +539,13 @@ def _ceiling(kind: Kind, name: str, samples: Sequence[Record], nominal: float | 
 
 
 def _watts(ceiling: Ceiling, by_raw: Mapping[str, float]) -> float | None:
-    """What a ceiling's launches took at the median, all nodes together; for I/O, whose rate is a node's, a
-    node."""
+    """Median power of a ceiling's launches in W, of all nodes together; for I/O of one node, since its rate
+    is that of a node."""
     watts = [by_raw[raw] for raw in ceiling.raw if raw in by_raw]
     nodes = ceiling.nodes if ceiling.kind == "io" else 1
     return summarise(watts).median / nodes if watts else None
 
 
 def _noted(ceiling: Ceiling, note: str) -> Ceiling:
-    """With one more note."""
+    """The ceiling with one more note; an empty one changes nothing."""
     return replace(ceiling, note="; ".join(filter(None, (ceiling.note, note))))

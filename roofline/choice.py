@@ -1,6 +1,6 @@
 """The choice of a model: from a question to the model that answers it, and from that to its measurements.
 
-What there is stands in ``questions.toml``; `npc plan` and `npc model fit` say it (Bartelheimer, Zhu,
+All of them stand in ``questions.toml``; `npc plan` and `npc model fit` print them (Bartelheimer, Zhu,
 Neuwirth 2023, section 3: phase 0, a set of models with their test configurations).
 """
 
@@ -95,7 +95,7 @@ class PlannedMeasurement(NamedTuple):
 
 
 def jobs_of(measured: Iterable[str], layers: Collection[Layer], cluster: bool) -> list[PlannedMeasurement]:
-    """What measures these on each of the layers, a job a benchmark."""
+    """What has to be run to measure these on each of the layers, one entry for each benchmark."""
     by_benchmark: dict[str, list[Measurement]] = {}
     for what in measured:
         for layer in layers:
@@ -106,7 +106,7 @@ def jobs_of(measured: Iterable[str], layers: Collection[Layer], cluster: bool) -
             ]
             for measurement in fitting[:1]:
                 beside = by_benchmark.setdefault(measurement.benchmark, [])
-                if measurement.set not in [other.set for other in beside]:  # else it is measured at once
+                if measurement.set not in [other.set for other in beside]:  # the same settings measure both at once
                     beside.append(measurement)
     return [_job(benchmark, chosen, cluster) for benchmark, chosen in by_benchmark.items()]
 

@@ -1,4 +1,4 @@
-"""What a program's own code allows it at most, as far as somebody looked at that.
+"""What a program's own code allows it at most, where somebody looked at that.
 
 A module that is registered as ``npc.limits`` (`npc.registration`) finds such a limit in the records of a
 launch. The entry's name is the limit's key in ``roofline.json``. A limit is a point of its own: FLOP/s a node
@@ -27,7 +27,7 @@ class CodeLimit(Protocol):
 
     @property
     def other(self) -> float | None:
-        """FLOP/s of the next bound above it; None where there is but one."""
+        """FLOP/s of the next bound above it; None where there is only one."""
 
     @property
     def name(self) -> str:

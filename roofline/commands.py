@@ -94,8 +94,9 @@ def write_pictures(roofline: Roofline, folder: Path) -> list[Path]:
     """Write roofline.json, the pictures and the page where there is a roof, and the MPI roofline's pictures
     where there are MPI operations; give back their paths.
 
-    Makes `folder`. Each file replaces an older one only when it is whole; a picture that these records do not
-    make is removed, for it would be that of others. What fails later leaves the files before. Raises OSError.
+    Makes `folder`. Each file replaces an older one only when it is whole. A picture that these records do not
+    give is removed, because an older one would show other records. If a later file fails, the files before it
+    stay. Raises OSError.
     """
     import json
 

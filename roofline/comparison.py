@@ -25,10 +25,11 @@ from npc.records.units import METRICS, format_quantity, format_size
 from npc.roofline.table import quantity_texts
 from npc.statistics.medians import Summary, summarise
 
-#: Params that tell the network: what was said by ``npc records sample --param network=…``, the interface
-#: that npb saw sockets use, perftest's device. Nothing tells what MPI used by itself.
+#: Params that name the network: what somebody gave by ``npc records sample --param network=…``, the interface
+#: that npb saw sockets use, perftest's device. Nothing names what MPI chose by itself.
 _NETWORK: Final = ("network", INTERFACE, "device")
-#: Settings that name no line: they are the same of all, or stand at its end (the MPI), or above it.
+#: Settings that are not part of a line's name: all lines share them, or they stand at its end (the MPI) or
+#: above the panel.
 _SILENT: Final = frozenset({"ranks", "datatype", "mpi", "network"})
 _TITLES: Final = {"bandwidth": "Bandwidth", "latency": "Latency (half round trip)"}
 
@@ -56,8 +57,8 @@ class SweepLine:
         return next(iter(self.records.values()))[0].benchmark
 
     def edges(self, size: int) -> tuple[float, float] | None:
-        """The 95 % interval at a size, or the least and the most of launches too few for one; None of
-        one."""
+        """The 95 % interval at a size; of launches that are too few for one the smallest and the largest
+        value; None of a single launch."""
         summary = self.points[size]
         if summary.low is not None and summary.high is not None:
             return summary.low, summary.high
@@ -111,9 +112,10 @@ def _wanted(record: Record, cases: Sequence[str]) -> bool:
 
 
 def by_network(sweeps: Iterable[SweepLine]) -> dict[str, list[SweepLine]]:
-    """The lines of each panel by its name: that of a network, or "" for all where fewer than two are named.
+    """By name of a panel its lines: a panel for each network, or a single one, "", where fewer than two
+    networks are named.
 
-    What nothing names the network of has a panel of its own then, and is in no network's.
+    Where several are named, lines without a network have a panel of their own.
     """
     sweeps = list(sweeps)
     named = sorted({sweep.network for sweep in sweeps} - {""})
@@ -127,8 +129,8 @@ def by_network(sweeps: Iterable[SweepLine]) -> dict[str, list[SweepLine]]:
 def draw_sweeps(sweeps: Sequence[SweepLine], title: str, paths: Sequence[Path]) -> bool:
     """Write the picture to `paths`, in the format of their suffixes. Raises OSError.
 
-    A panel each for bandwidth and latency, of each network; colour and marker are the test's, the dashes the
-    MPI's. False, and nothing written, where there is no sweep.
+    Bandwidth and latency have a panel each, for each network. Colour and marker tell the test, dashes the
+    MPI. False, and nothing written, where there is no sweep.
     """
     if not sweeps:
         return False
@@ -172,8 +174,8 @@ def describe(
 ) -> Chart:
     """A chart of sweeps of one metric: colour and mark are the test's, the dashes the MPI's.
 
-    all_of: what colours and dashes are given to, if that is more; other metrics are charts of their own.
-    record: the id of a size's record in a page.
+    all_of: the lines that share colours and dashes, if there are more than `sweeps`; other metrics have
+    charts of their own. record: the id of a size's record in a page.
     """
     metric = sweeps[0].metric
     tests = list(dict.fromkeys(_test(sweep) for sweep in all_of or sweeps if sweep.metric == metric))
@@ -240,7 +242,8 @@ def _trace(of: SweepLine, colour: str, test: int, mpi: int, record: Callable[[Sw
 
 
 def format_sweeps(sweeps: Sequence[SweepLine]) -> str:
-    """A table: first and last size of each line, its best, its number of samples; its network, of several."""
+    """A table of each line's sizes, best value and number of samples, with its network if there are
+    several."""
     rows = [("test", "network", "metric", "sizes", "best", "95 % interval", "at", "n")]
     several = len(by_network(sweeps)) > 1
     for sweep in sweeps:

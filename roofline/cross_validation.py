@@ -1,7 +1,7 @@
 """Which model to believe where: models of one observable, by their errors on sizes that they were not shown.
 
-The model of least median error is the one to believe, or the simplest of those that cannot be told from it
-by the rule of one standard error (`ModelComparison`).
+The model with the least median error is the one to believe, or the simplest of those that cannot be told from
+it by the rule of one standard error (`ModelComparison`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final
 from npc.roofline.models.fitted import FittedRange, relative_errors
 from npc.roofline.sweeps import SweepSource
 
-#: The observable that is told over numbers of messages; all others over sizes in bytes.
+#: The observable that is measured over numbers of messages; all others are over sizes in bytes.
 BURST: Final = "burst of messages"
 #: A median's standard error is this times the median absolute deviation over √n (√(π/2)·1.4826: normal).
 _OF_MEDIAN: Final = 1.858
-#: Relative errors below and above which it does not matter how small or large they are.
+#: Relative errors below the first count as it, those above the second as that.
 _NOTHING: Final = 1e-4
 _ENDLESS: Final = 10.0
 
@@ -81,7 +81,8 @@ def compare(
 
 
 def _ties(errors: Sequence[float], least: Sequence[float]) -> bool:
-    """Whether the errors are larger than the least ones by no factor beyond its own standard error."""
+    """Whether the errors are larger than the least ones by no more than one standard error
+    (`ModelComparison`)."""
     more = [_logarithm(a) - _logarithm(b) for a, b in zip(errors, least, strict=True)]
     middle = median(more)
     spread = median(abs(logarithm - middle) for logarithm in more)

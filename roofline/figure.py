@@ -27,7 +27,7 @@ from npc.roofline.table import (
 )
 
 INTENSITY: Final = "Operational intensity [FLOP/byte]\nbytes of a line's memory level, network or storage"
-#: The meanings that share the x axis.
+#: The meanings of the x axis: each kind of ceiling has one.
 INTENSITIES: Final = (
     "memory ceilings, hollow marks: per byte at that level; "
     "network ceilings (dashed), full marks: per byte on the network; "
@@ -40,7 +40,7 @@ _LIMITS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (
 )
 #: Factor between a bar's middle and its ends.
 _HALF_BAR: Final = 1.6
-#: A triangle that points down to what is below the bound.
+#: Number of the shape for the limit of a program's own code: a triangle that points down.
 _CODE_LIMIT_SHAPE: Final = 5
 SHOWS: Final = (
     "The ceilings of one node, each the median of repeated launches: flat lines are peaks of computing, "
@@ -210,7 +210,7 @@ def _application(point: Point, scene: Scene, roofline: Roofline, records: Record
 
 def _code_limit(mark: CodeLimitMark, scene: Scene, records: Records) -> Trace:
     """What its own code allows an application: a mark at the lower bound, a line from there up to the higher
-    one, and one down to what the application reaches."""
+    bound, and a line down to what the application reaches."""
     limit, x, y = mark.limit, mark.limit.intensity, mark.limit.flops
     name = f"{mark.application.label}: {limit.name}"
     tip = f"{name}\n{limit.tip}"

@@ -100,7 +100,7 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
 )  # fmt: skip
 @click.option(
     "--extrapolate", is_flag=True,
-    help="Also messages of more than 4 times the largest size fitted, of which little is known.",
+    help="Also predict messages of more than 4 times the largest size fitted, which is little reliable.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def predict(
@@ -144,7 +144,7 @@ def predict(
         raise click.BadParameter(f"{reduction} is no time", param_hint="--reduction")
     try:
         every = list(predict_times(believed, operation or _OPERATIONS, ranks, sizes, reduction))
-    except (ArithmeticError, LookupError, ValueError) as error:  # lines that do not go with each other
+    except (ArithmeticError, LookupError, ValueError) as error:  # lines that contradict each other
         raise failure(f"{fits}: it is damaged: {error}") from None
     predictions = [prediction for prediction in every if extrapolate or not prediction.far]
     if not predictions and not as_json:

@@ -24,7 +24,7 @@ from npc.roofline.prediction import BelievedModels
 from npc.roofline.sweeps import SweepSource
 
 SCHEMA: Final = 1
-#: What is kept of each x: `read_pieces` makes lines of it again.
+#: What ``fit.json`` has of each x: `read_pieces` makes a `PiecewiseFit` of it again.
 _POINT: Final = ("x", "time", "residual", "held_out", "miss", "set_aside")
 
 
@@ -84,9 +84,8 @@ def read_pieces(fit: Mapping[str, Any]) -> PiecewiseFit:
 
 def read_believed(document: Mapping[str, Any], fit: Mapping[str, Any]) -> BelievedModels:
     """The models of the sweep of `fit`, an entry of ``fits``, each in the range of sizes where the comparison
-    says to believe it. Where that one has no lines, it is the one of least error among those that have.
-    Raises `InvalidDocument`.
-    """
+    says to believe it. Where the model to believe has no lines, the one with the least error among those that
+    have is taken. Raises `InvalidDocument`."""
     models = {fit.get("name", fit["model"]): read_pieces(fit)}
     try:
         for other in document["fits"]:

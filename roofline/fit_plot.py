@@ -129,12 +129,12 @@ def _line(alpha: float, beta: float, first: float, last: float) -> Iterator[Plac
 
 
 def _x(size: float) -> float:
-    """No bytes at all stand left of one."""
+    """A size of 0 is drawn left of one byte."""
     return max(size, 0.5)
 
 
 def _errors(fits: Sequence[Fit], x: Axis) -> Chart:
-    """The panel of errors held out."""
+    """The panel with the errors at sizes that the models were not shown."""
     traces = [Trace("", "ink", lines=(((x.low, 1.0), (x.high, 1.0)),), width=0.8)]
     for fit, (colour, shape, _) in zip(fits, _styles(fits), strict=True):
         ratios = [(_x(point.x), math.exp(point.held_out)) for point in fit.points]

@@ -22,10 +22,10 @@ from npc.validity.disturbance import remark
 BELIEVE: Final = "Which model to believe where, by the median error on sizes it was not shown"
 NEAREST: Final = "Measured collectives against each algorithm's prediction (npc model predict): median error"
 PROBABLY: Final = "The nearest is probably what the MPI library uses there."
-#: Units and names of parameters that stand as their inverses, too.
+#: Units and names of parameters whose inverses are parameters, too.
 _INVERTED: Final = {("s/B", name) for name in ("β", "G", "g")}
 NO_ARITHMETIC: Final = (
-    "The arithmetic of all-reduce is not in it: --reduction names it, or records of STREAM's add."
+    "The arithmetic of all-reduce is not in it: give it by --reduction, or by records of STREAM's add."
 )
 
 
@@ -51,7 +51,7 @@ def format_fits(fits: Fits) -> str:
 
 
 def _lines(table: Table, once: int = 0) -> list[str]:
-    """A table between empty lines. once: the first cells that stand only where they change."""
+    """A table between empty lines. once: so many first cells are printed only where they change."""
     texts = table.texts()
     shown = [
         ("",) * once + row[once:] if row[:once] == above[:once] else row for above, row in pairwise(texts)
@@ -94,7 +94,7 @@ def source_text(source: SweepSource) -> str:
 
 
 def short_source_text(source: SweepSource, where: str = "", hosts: str = "") -> str:
-    """The same without platform and hosts, which a page has elsewhere."""
+    """The same without platform and hosts, which a page shows elsewhere."""
     nodes, *params = _conditions(source)
     return f"{source.name}{where} ({', '.join([nodes + hosts, *params])})"
 
@@ -106,7 +106,7 @@ def _conditions(source: SweepSource) -> list[str]:
 
 
 def _told_apart(sources: Sequence[SweepSource]) -> tuple[Callable[[SweepSource], str], str]:
-    """What each sweep is called by what tells it from the others; a line of what all of them share."""
+    """(what each sweep is called, by what tells it from the others; a line of what all of them share)."""
     shared = [f"on {platform}" for platform in {one.platform for one in sources}]
     if len(shared) > 1:
         return (lambda source: short_source_text(source, f" on {source.platform}")), ""
@@ -138,7 +138,8 @@ class ParameterOfFit(NamedTuple):
 
 
 def parameters_of(fits: Iterable[Fit]) -> list[ParameterOfFit]:
-    """Those that people compare. Of β, G and g in s/B only the inverses, which say the same in B/s."""
+    """The parameters that people compare. β, G and g in s/B are left out: their inverses say the same in
+    B/s."""
     return [
         ParameterOfFit(fit, parameter)
         for fit in fits
@@ -207,7 +208,7 @@ def _quality(fit: Fit) -> str:
 
 
 def _alone(fit: Fit) -> str:
-    """That nothing else predicts the same as a model, and how well that does."""
+    """A line about a model whose observable no other model predicts, with its error."""
     return (
         f"Without a rival: {fit.name} of {source_text(fit.source)}, "
         f"{percent_text(fit.fitted.held_out_median)} median error held out."
@@ -268,7 +269,7 @@ def _of_collectives(fits: Fits) -> Iterator[str]:
 
 
 def contradictions(fits: Fits) -> Iterator[str]:
-    """Collectives whose messages tell another algorithm than their times."""
+    """Sentences about collectives whose messages show another algorithm than their times suggest."""
     for collective in fits.collectives:
         if collective.contradicted:
             sizes = _collective_sizes(collective).text
@@ -308,12 +309,12 @@ def _error_of(model: str) -> Column[ModelComparison]:
 
 
 def believed_text(model: str, tied: Sequence[str]) -> str:
-    """The model to believe, with those that the errors do not tell from it."""
+    """The model to believe, and those that its errors do not tell from it."""
     return f"{model} (ties with {', '.join(tied)})" if tied else model
 
 
 def ranges_text(ranges: Sequence[Range]) -> str:
-    """Which model is believed from which size to which; neighbours of which the same holds are one."""
+    """Which model to believe in which range of sizes; neighbouring ranges with the same model are one."""
     parts = []
     for text, same in groupby(ranges, lambda believed: believed_text(believed.model, believed.tied)):
         first, *_, last = [size for believed in same for size in (believed.first, believed.last)]

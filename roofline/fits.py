@@ -1,10 +1,10 @@
 """All models that apply to some records, and which of them to believe where.
 
 A ping-pong gives Hockney's model, a windowed test LogGP's g and G, the ``models`` benchmark the others.
-Models that predict the same are held against each other on sizes that they were not shown
-(`npc.roofline.cross_validation`): of a message's time all, for each piece that was found in the sweep; each
-of the others against what Hockney's and LogGP's models make of its observable. Measured collectives are held
-against the formulas of their algorithms (`npc.roofline.measured_collectives`).
+Models that predict the same are compared by their errors on sizes that they were not shown
+(`npc.roofline.cross_validation`): models of a message's time with each other, in each piece of the sweep;
+every other model with what Hockney's and LogGP's models predict of its observable. Measured collectives are
+compared with the formulas of their algorithms (`npc.roofline.measured_collectives`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from npc.roofline.prediction import BelievedModels, message_time
 from npc.roofline.sweeps import LEAST_SIZES, SweepSource, SweepTimes, find_series
 from npc.validity.disturbance import in_words
 
-#: What STREAM's add does is what a reduction does: c = a + b. It counts three bytes for each byte reduced.
+#: A reduction does the same as STREAM's add, c = a + b, which counts three bytes for each byte reduced.
 _REDUCTION: Final = ("stream", "add", 3)
 #: Names of Hockney's model as a comparison has them.
 _ONE_LINE: Final = "Hockney, one line"
@@ -73,7 +73,7 @@ class Fit:
 
     @property
     def lines(self) -> PiecewiseFit | None:
-        """The lines over the size that it is made of; None for a model that is none."""
+        """Its lines over the size; None for a model that is not made of such lines."""
         return self.fitted.pieces if isinstance(self.fitted, PiecewiseLinear) else None
 
     @property
@@ -104,7 +104,7 @@ class Fits:
 
     @property
     def unrivalled(self) -> list[Fit]:
-        """The fits of which nothing else predicts the same."""
+        """The fits whose observable no other model predicts."""
         compared = {
             (comparison.source, name) for comparison in self.comparisons for name in comparison.errors
         }
@@ -181,7 +181,7 @@ def _rest(series: Sequence[SweepTimes], skipped: Mapping[str, str]) -> Iterator[
 
 
 def _with_rivals(fit: Fit, messages: Mapping[SweepSource, BelievedModels]) -> Iterator[ModelComparison]:
-    """The model of a fit held against those that say the same without parameters of their own."""
+    """A fit compared with models that predict the same without parameters of their own."""
     rivals = {**fit.fitted.rivals, **_of_messages(fit, messages)}
     if rivals:
         yield from compare(
@@ -190,7 +190,8 @@ def _with_rivals(fit: Fit, messages: Mapping[SweepSource, BelievedModels]) -> It
 
 
 def _of_messages(fit: Fit, messages: Mapping[SweepSource, BelievedModels]) -> dict[str, list[float]]:
-    """ln(measured/predicted) of what Hockney's model of a ping-pong makes of a superstep, or of a stream."""
+    """ln(measured/predicted) where Hockney's model of a ping-pong predicts a superstep, or a stream of
+    messages."""
     fitted = fit.fitted
     if not isinstance(fitted, bsp.Bsp | loggp.Gap):
         return {}
@@ -245,7 +246,7 @@ def _of_patterns(cases: Mapping[str, SweepTimes], skipped: dict[str, str]) -> It
         raw = tuple(sorted({path for times in used for path in times.raw}))
         for name, model in recipe(used, sweeps).items():
             yield Fit(name, used[0].source, "pattern", model, raw)
-    skipped.update({times.source.name: "not all patterns of its model" for times in alone.values()})
+    skipped.update({times.source.name: "not all patterns of its model were measured" for times in alone.values()})
 
 
 def _prtt(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, FittedModel]:

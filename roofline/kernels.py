@@ -33,7 +33,8 @@ class KernelRate(NamedTuple):
 
 
 def kernel_rates(records: Iterable[Record]) -> list[KernelRate]:
-    """What was measured, the fastest first. Of several sizes the best median of those repeated enough."""
+    """What was measured, the fastest first: the best median over sizes and variants, of those repeated often
+    enough."""
     by_kind: defaultdict[tuple[str, str, str], dict[tuple[object, ...], list[Record]]]
     by_kind = defaultdict(lambda: defaultdict(list))
     for record in records:

@@ -1,9 +1,10 @@
 """What latency bounds where nothing hides it: loads that wait for each other, messages that go one at a time.
 
-A roofline knows throughput alone (Bartelheimer, Zhu, Neuwirth 2023, section 6.1). With one load in flight a
+A roofline shows throughput alone (Bartelheimer, Zhu, Neuwirth 2023, section 6.1). With one load in flight a
 CPU gets a line each memory latency, whatever the bandwidth (Little's law with a concurrency of one), and a
-rank that sends n_k messages of s_k bytes one after another needs Σ n_k·t(s_k), t being the half round trip.
-Programs overlap both, so neither is a ceiling: the distance from the bound says whether latency can matter.
+rank that sends n_k messages of s_k bytes one after another needs Σ n_k·t(s_k), where t is the half round
+trip. Programs overlap both, so neither is a ceiling: the distance from the bound shows whether latency can
+matter.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ class OneAtATime:
 
 
 def one_at_a_time(application: Application, roofline: Roofline) -> OneAtATime | None:
-    """By the quickest ping-pong of MPI between nodes at the application's own message sizes, or of another
-    layer where none of MPI was measured; empty messages are not in it. None where something is not known."""
+    """What an application's messages need by the quickest ping-pong of MPI between nodes at their sizes; by
+    one of another layer where none of MPI was measured. Empty messages do not count. None where something is
+    not known."""
     counted = [
         (run.messages, run.ranks * run.seconds)
         for run in application.runs

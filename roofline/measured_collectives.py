@@ -2,13 +2,12 @@
 uses.
 
 Every algorithm's formula (`npc.roofline.models.collectives`) predicts each size from a ping-pong's models,
-which know nothing of the collective. The formula that lies nearest is probably the library's, which changes
-it with the size: the sizes are parted once at most, where the absolute ln(measured/predicted) of the nearest
-formula on each side fall by enough for Schwarz's criterion with the penalty of
-`npc.roofline.models.piecewise` (the logarithms taken as Laplace's distribution has them, since single sizes
-may be far off).
+which know nothing of the collective. The nearest formula is probably that of the library, which changes its
+algorithm with the size. So the sizes are split into two ranges where that brings the nearest formulas enough
+nearer: by Schwarz's criterion with the penalty of `npc.roofline.models.piecewise`, on the sums of
+|ln(measured/predicted)| (errors by Laplace's distribution, since single sizes may be far off).
 
-Where `npc observe` saw the messages between ranks, these tell the algorithm that ran, whatever it took.
+Where `npc observe` saw the messages between ranks, they show which algorithm ran, however long it took.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from npc.roofline.models.piecewise import LEAST, PENALTY, Splits
 from npc.roofline.prediction import BelievedModels, PredictedTime, predict
 from npc.roofline.sweeps import SweepSource, SweepTimes
 
-#: Where records say what ran by its messages.
+#: Layer of the records that say which algorithm ran, by its messages.
 _LAYER: Final = "mpi algorithms"
 NO_PING_PONG: Final = "no ping-pong of MPI beside it to predict it from"
 #: Absolute logarithms below this are rounding, not errors.
@@ -82,7 +81,7 @@ class AlgorithmAgreement:
 
     @property
     def contradicted(self) -> bool:
-        """Whether by its messages another algorithm ran than the times let one think."""
+        """Whether its messages show another algorithm than its times suggest."""
         return bool(self.ran) and not {self.nearest, *self.tied} & set(self.ran)
 
 
@@ -93,7 +92,8 @@ class _NothingToCompare(Exception):
 def compare_collectives(
     series: Iterable[SweepTimes], messages: Mapping[SweepSource, BelievedModels], reduction: float | None
 ) -> tuple[list[AlgorithmAgreement], dict[str, str]]:
-    """(every measured collective against its predictions, by ranges of sizes; name → why there is none)."""
+    """(every measured collective compared with its predictions, by ranges of sizes; name → why there are
+    none)."""
     agreements: list[AlgorithmAgreement] = []
     skipped: dict[str, str] = {}
     for times in series:
@@ -107,7 +107,7 @@ def compare_collectives(
 def with_messages(
     agreements: Iterable[AlgorithmAgreement], records: Iterable[Record]
 ) -> list[AlgorithmAgreement]:
-    """The same with the algorithms that ran by the messages that `npc observe` saw on as many nodes."""
+    """The same, with the algorithms that ran by the messages that `npc observe` saw on as many nodes."""
     observed = [record for record in records if record.ok and record.params.get("layer") == _LAYER]
     return [
         replace(agreement, ran=tuple(dict.fromkeys(_ran(agreement, observed)))) for agreement in agreements
@@ -148,7 +148,7 @@ def _agreements(
     }
     predicted = _predicted(messages[ping_pong], operation, processes, sorted(times), reduction)
     if not predicted:
-        raise _NothingToCompare("the models of the ping-pong say nothing of messages of its sizes")
+        raise _NothingToCompare("the ping-pong's models say nothing about messages of its sizes")
     sizes = [float(size) for size in predicted]
     held_out = {
         name: [math.log(times[size] / by_algorithm[name].time) for size, by_algorithm in predicted.items()]
@@ -164,8 +164,9 @@ def _agreements(
 def _predicted(
     believed: BelievedModels, operation: str, processes: int, sizes: Sequence[int], reduction: float | None
 ) -> dict[int, dict[str, PredictedTime]]:
-    """size → algorithm → prediction, of sizes that every algorithm has one for: no message far beyond the
-    fit, and none that takes no time, because the start of a message was not told apart from 0."""
+    """size → algorithm → prediction, of sizes for which every algorithm has a usable one. Not usable are
+    predictions from messages far beyond the fit, and times of zero, where the start of a message was not told
+    apart from 0."""
     by_size: defaultdict[int, dict[str, PredictedTime]] = defaultdict(dict)
     for prediction in predict(believed, [operation], [processes], sizes, reduction):
         by_size[prediction.size or 0][prediction.algorithm] = prediction
@@ -211,7 +212,7 @@ def _agreement(
 
 
 def _ranges(held_out: Mapping[str, Sequence[float]]) -> Splits:
-    """(first, last) index of the sizes on each of which one algorithm is nearest: one range or two."""
+    """(first, last) index of one or two ranges of sizes, in each of which one algorithm is nearest."""
     sums = [list(accumulate(map(abs, errors), initial=0.0)) for errors in held_out.values()]
     n = len(sums[0]) - 1
 

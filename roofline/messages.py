@@ -1,4 +1,4 @@
-"""What a message takes, where something else is made of messages: which ping-pong says it."""
+"""Which ping-pong tells the time of a message, where something else is made of messages."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _PROCESSES: Final = frozenset({"ranks", "waiting"})
 
 
 def preference(benchmark: str, case: str, nodes: int) -> tuple[int, bool, int]:
-    """The least is the ping-pong that a prediction takes: of more nodes before of fewer, MPI's own before
-    others, then in the order of the catalogue."""
+    """A key to sort ping-pongs by; a prediction takes the one with the least key. More nodes come first, then
+    MPI's own tests, then the order of the catalogue."""
     return -nodes, not of_mpi(benchmark, case), catalogue.place(benchmark)
 
 
@@ -27,9 +27,11 @@ def of_mpi(benchmark: str, case: str) -> bool:
 
 
 def made_of(source: SweepSource, messages: Mapping[SweepSource, BelievedModels]) -> SweepSource | None:
-    """The ping-pong whose messages `source` is made of: on the same platform, within a node or between nodes
-    as that is, and of parameters that do not contradict. Among several that of the same benchmark and on its
-    hosts."""
+    """The ping-pong whose messages `source` is made of; None if there is none.
+
+    It is of the same platform, within a node or between nodes as `source` is, and of parameters that do not
+    contradict. Of several that of the same benchmark is taken, and that on the same hosts.
+    """
 
     def distance(ping_pong: SweepSource) -> tuple[bool, bool, tuple[int, bool, int]]:
         elsewhere = not set(ping_pong.hosts) <= set(source.hosts)

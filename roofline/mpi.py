@@ -8,9 +8,9 @@ a kind: messages back to back (OSU bandwidth tests: bandwidth/size), one at a ti
 
 An application's own mix decides which part of which curve counts: n_k operations of kind k and size s_k, one
 after another, take at least Σ n_k·t_k(s_k), so it makes at most Σ n_k / Σ n_k·t_k(s_k) operations a second
-and rank. What a collective takes depends on the number of its processes (ibid.), so each call is held against
-the ceilings of the numbers nearest to that of its communicator. Where only Open MPI counted, which tells no
-collective's name but its class, the sum has a range, from the quickest of the class to the slowest.
+and rank. What a collective takes depends on the number of its processes (ibid.), so each call is compared with
+the ceilings of the numbers nearest to that of its communicator. Where only Open MPI counted, which tells the
+class of a collective but not its name, the sum has a range, from the quickest of the class to the slowest.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class _MpiRun(NamedTuple):
 
 
 def _calls(launch: Iterable[Record], ranks: int) -> tuple[Operations, ...]:
-    """What the program itself called, messages and collectives, these by their class or, where that was
-    counted, by their name (`Test.operation`); nothing if they were not counted."""
+    """What the program itself called: messages, and collectives by their class or, where that was counted, by
+    their name (`Test.operation`). Empty if collectives were not counted."""
     totals: defaultdict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     for record in launch:
         kind = record.params.get("kind", "")
@@ -140,8 +140,8 @@ def _calls(launch: Iterable[Record], ranks: int) -> tuple[Operations, ...]:
 
 
 def _size(kind: str, members: int, values: Mapping[str, float]) -> float:
-    """Mean bytes of a call as its test counts them: of all-to-all those for each process
-    (`npc.roofline.models.collectives.OPERATIONS`), where a rank hands over those for all."""
+    """Mean bytes of a call as its test counts them. A rank's all-to-all has the bytes for all processes; the
+    test counts those for one (`npc.roofline.models.collectives.OPERATIONS`)."""
     size = values["traffic"] / values["messages"]
     return size / members if kind == "alltoall" and members else size
 
@@ -178,8 +178,11 @@ def verdict(caller: ApplicationMessages, ceilings: Sequence[MpiCeiling]) -> str:
 def _nearest(
     caller: ApplicationMessages, ceilings: Iterable[MpiCeiling], taking_part: int = 0
 ) -> list[MpiCeiling]:
-    """Of every kind those whose numbers of ranks and nodes are nearest to the application's, or to those
-    `taking_part` in a call, by their ratios; within a node or between nodes as it is."""
+    """Of every kind the ceilings with the numbers of ranks and nodes that are nearest, by their ratios, to
+    the application's; for ranks to those `taking_part` in a call, if that is known.
+
+    Only ceilings within a node if the application ran on one node, and only those between nodes if not.
+    """
 
     def distance(ceiling: MpiCeiling) -> tuple[bool, float]:
         ranks = math.log(ceiling.ranks / (taking_part or caller.ranks)) if ceiling.ranks else 0.0
@@ -217,7 +220,7 @@ def _mix(caller: ApplicationMessages, ceilings: Sequence[MpiCeiling]) -> str:
         if any(measured.kind != ONE_AT_A_TIME and measured.ranks != ranks for measured in cost.sources)
     }
     wanted = " and ".join(map(str, sorted(far)))
-    note = f" Measured with as many ranks as were nearest to its {wanted}." if far else ""
+    note = f" Measured with the number of ranks nearest to its {wanted}." if far else ""
     rate, part = format_quantity(made / least, "1/s", 3), 100 * least / caller.seconds
     if most is None:
         return (
@@ -228,7 +231,7 @@ def _mix(caller: ApplicationMessages, ceilings: Sequence[MpiCeiling]) -> str:
         return f"{words}{rate} ({sources}): it needs {part:.3g} % of the run time if nothing overlaps.{note}"
     slowest, longest = format_quantity(made / most, "1/s", 3), 100 * most / caller.seconds
     return (
-        f"{words}{slowest} to {rate} ({sources}), by which collective of its class each was: "
+        f"{words}{slowest} to {rate} ({sources}), depending on which collective of its class each was: "
         f"it needs {part:.3g} to {longest:.3g} % of the run time if nothing overlaps.{note}"
     )
 
@@ -245,7 +248,8 @@ class _Cost(NamedTuple):
 
 
 def _cost(call: Operations, ceilings: Sequence[MpiCeiling]) -> _Cost:
-    """What the calls cost: each kind by its quickest test, one that none measured a message at least."""
+    """What the calls cost, each kind by its quickest test. A kind that was not measured costs a message at
+    least."""
     kinds = catalogue.CLASSES.get(call.kind, (call.kind,))
     tests = [[c for c in ceilings if c.kind == kind] for kind in kinds]
     whole = all(tests)

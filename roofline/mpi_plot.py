@@ -76,7 +76,7 @@ def _curve(ceiling: MpiCeiling, number: int) -> Trace:
 
 
 def _sizes(x: Axis) -> Iterator[Tick]:
-    """Message sizes, at what one operation a message is per byte."""
+    """Ticks for message sizes: a message of s bytes stands at 1/s operations per byte."""
     for power in range(0, 41, 2):
         if x.low <= 1 / 2**power <= x.high:
             yield Tick(1 / 2**power, format_size(2**power))

@@ -1,6 +1,7 @@
 """Several rooflines in one picture: platforms, nodes or nights laid over each other.
 
-Of each only what compares is drawn: its peak, main memory, its fastest network test, and its applications.
+Of each only what can be compared is drawn: its peak, main memory, its fastest network test, and its
+applications.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from npc.roofline.scene import Scene, compose
 from npc.roofline.table import interval_text, value_text
 
 By = Literal["platform", "node", "night"]
-#: More than these cannot be told apart.
+#: So many rooflines at most can be told apart in one picture.
 MOST: Final = len(CYCLE) * len(DASHES)
-#: Of peak and memory: solid, then dashed in ever other ways; the network is finely dashed always.
+#: Lines of peak and memory are solid, of later rooflines dashed; those of the network always have fine
+#: dashes.
 _NETWORK_DASHES: Final = (2.1, 2.1)
 
 

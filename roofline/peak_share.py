@@ -55,7 +55,7 @@ class PeakShare:
 
 
 def peak_shares(applications: Iterable[Application], platform: Platform) -> list[PeakShare]:
-    """Of those whose precision the platform's file gives a peak of."""
+    """The shares of the applications for whose precision the platform's file gives a peak."""
     shares = []
     for application in applications:
         a_node = next(
@@ -79,7 +79,7 @@ def peak_shares(applications: Iterable[Application], platform: Platform) -> list
 
 
 def peak_table(shares: Sequence[PeakShare]) -> Table:
-    """Table 5, with how many nights there were and how much they differ."""
+    """Table 5 of the paper, with the number of nights and how much they differ."""
     columns: list[Column[PeakShare]] = [
         Column("application", lambda share: share.application.label),
         Column("nodes", lambda share: count(share.application.nodes)),

@@ -1,10 +1,10 @@
 """Applications under the ceilings: which ceiling bounds each, and what would help.
 
-How long the network must have taken at least is counted by the busier direction, because links carry both at
-once, at what the fastest test between nodes reaches with the program's own message sizes where MPI counted
-them. That part f of the run's time is a lower bound of the network's share, so a network that cost nothing
-makes the program at least 1/(1 − f) times as fast (Amdahl 1967) where nothing overlaps; at most it gets to
-the next ceiling.
+The least time that the network needs is that of the busier direction, because links carry both at once. Its
+rate is what the fastest test between nodes reaches, with the program's own message sizes where MPI counted
+them. This part f of the run's time is a lower bound of the network's share. So a network that cost nothing
+would make the program at least 1/(1 − f) times as fast (Amdahl 1967) where nothing overlaps; at most the
+program gets to the next ceiling.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from npc.roofline.model import attainable, message_seconds
 from npc.roofline.result import Ceiling, Roofline, direction_of
 from npc.validity.rules.cache import WORKING_SET
 
-#: A part of the run time that nobody could measure.
+#: A smaller share of the run time could not be measured.
 _NO_MATTER: Final = 0.005
 _MEMORY_LEVEL: Final = "MEM"
-#: Ceilings that are a library's rate, which others may beat, and a whole program's, which bounds nobody.
+#: Ceilings that are a library's rate, which others may exceed; and a whole program's, which bounds no other.
 _LIBRARIES: Final = ("dgemm", "DGEMM")
 _PROGRAM: Final = "HPL"
 
@@ -62,13 +62,14 @@ class Link:
 
 
 def bounds(application: Application, roofline: Roofline) -> list[Bound]:
-    """What each ceiling allows the application, the tightest first; only those whose intensity is known.
+    """What each ceiling allows the application, the tightest first; only ceilings for which its intensity is
+    known.
 
-    Compute: the peak of its precision; the best library where no peak was measured; last the theoretical peak
-    of the platform, which is among the others where no peak was measured. Memory: main memory's, or where the
-    arrays are so small that caches may hold them that of the fastest cache, which holds for all loads. The
-    network's is that of the busier direction (`own_link`). I/O: reading and writing apart, since storage may
-    do both at once, each by the fastest file system that was measured.
+    Compute: the measured peak of its precision, or the rate of the best library where no peak was measured.
+    The theoretical peak comes last, unless no peak was measured. Memory: main memory, or, where the arrays
+    are so small that caches may hold them, the fastest cache, which bounds all loads. Network: the busier
+    direction (`own_link`). I/O: reading and writing apart, since storage may do both at once, each by the
+    fastest file system that was measured.
     """
     measured = _peak(application, roofline)
     theoretical = roofline.theoretical_peak(application.precision)
@@ -92,7 +93,8 @@ def bounds(application: Application, roofline: Roofline) -> list[Bound]:
 
 
 def _peak(application: Application, roofline: Roofline) -> Ceiling | None:
-    """What bounds the arithmetic: the highest peak of the precision; a library's rate where there is none."""
+    """What bounds its arithmetic: the highest peak of the precision, or where there is none a library's
+    rate."""
     compute = [c for c in roofline.of_kind("compute") if c.precision == application.precision]
     peaks = [c for c in compute if c.name not in (*_LIBRARIES, _PROGRAM)]
     return max(
@@ -101,7 +103,7 @@ def _peak(application: Application, roofline: Roofline) -> Ceiling | None:
 
 
 def _memory(application: Application, roofline: Roofline) -> Ceiling | None:
-    """What bounds its loads: main memory, or for arrays that caches may hold the fastest cache."""
+    """What bounds its loads: main memory, or the fastest cache for arrays that caches may hold."""
     levels = roofline.of_kind("memory")
     if not application.caches:
         return next((ceiling for ceiling in levels if ceiling.level == _MEMORY_LEVEL), None)
@@ -126,8 +128,9 @@ def storage(roofline: Roofline) -> dict[Direction, Ceiling]:
 
 
 def storage_part(application: Application, roofline: Roofline) -> float | None:
-    """The least part of the whole program's time that its bytes of storage need at the measured rates, if all
-    of them are there when it ends; None where one of the two is not known."""
+    """The least share of the whole program's time that moving its bytes to and from storage takes at the
+    measured rates, if nothing is still in the page cache when it ends; None where bytes or rates are not
+    known."""
     ceilings = storage(roofline)
     parts = [stored_part(*moved_and_seconds, ceilings) for moved_and_seconds in application.stored]
     known = [part for part in parts if part is not None]
@@ -181,7 +184,7 @@ def verdict(application: Application, roofline: Roofline) -> str:
     if application.caches:
         parts.append(
             f"Its arrays are less than {WORKING_SET} times the last-level caches "
-            f"({format_quantity(application.caches, 'B', 3)}): it is not held against main memory."
+            f"({format_quantity(application.caches, 'B', 3)}): it is not compared with main memory."
         )
     if within:
         certain = known and not application.caches
@@ -296,7 +299,8 @@ def _network_text(application: Application, roofline: Roofline, limits: Sequence
 
 
 def _storage_text(application: Application, roofline: Roofline) -> str:
-    """The least part of its time that storage took; empty where nobody counted, or nothing was moved."""
+    """The least part of its time that storage took; empty where nobody counted, or where nothing was
+    moved."""
     moved = [sum(by_direction.values()) for by_direction, _ in application.stored]
     if not moved or not median(moved):
         return ""

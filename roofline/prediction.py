@@ -3,9 +3,9 @@
 Each message's time is that of the model that is believed at its size (`BelievedModels`).
 
 The interval has two parts. The parameters' own interval carries over to the time, which is linear in them.
-And a model is off by something at every size: the bound of its errors on sizes it was not shown
-(`npc.roofline.models.fitted.held_out_bound`) widens it, as if all messages were off by as much to the same
-side. Both hold together with at least the sum of their coverages less one (Bonferroni).
+And a model has some error at every size: the bound of its errors on sizes it was not shown
+(`npc.roofline.models.fitted.held_out_bound`) widens the interval, as if all messages had that error in the
+same direction. Both hold together with at least the sum of their coverages less one (Bonferroni).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from npc.roofline.models.estimate import EstimatedNumber
 from npc.roofline.models.fitted import held_out_bound
 from npc.roofline.models.piecewise import PiecewiseFit
 
-#: How many times the largest size fitted a message may have: beyond, another protocol, another cache and the
-#: small error of a slope make any number.
+#: A message may have so many times the largest size fitted. Beyond, another protocol, another cache, or the
+#: small error of a slope may give any number.
 REACH: Final = 4.0
 
 
@@ -88,10 +88,9 @@ class BelievedModels:
     def among(
         cls, models: Mapping[str, PiecewiseFit], comparisons: Sequence[ModelComparison]
     ) -> BelievedModels:
-        """Those of `models` that `comparisons` of one sweep say to believe; where that one is not among them,
-        the one of least error that is. Without comparisons the first one. Raises StopIteration for a
-        comparison of none of them.
-        """
+        """The models that `comparisons` of one sweep say to believe. Where such a model is not among
+        `models`, the one there with the least error takes its place. Without comparisons it is the first of
+        `models`. Raises StopIteration where a comparison has none of them."""
         if not comparisons:
             return cls.alone(*next(iter(models.items())))
         ranges = []
@@ -193,7 +192,8 @@ def message_time(believed: BelievedModels, rounds: Sequence[Round]) -> float:
 
 
 def _times(believed: BelievedModels, rounds: Sequence[Round]) -> list[EstimatedNumber]:
-    """The time of all messages: where a size lies between two protocols, either one's."""
+    """The time of all messages, twice: with sizes between two protocols counted to the lower one, and to the
+    upper one."""
     return [_sum(believed, rounds, side) for side in (0, -1)]
 
 

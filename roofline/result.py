@@ -1,4 +1,5 @@
-"""What the analysis found: ceilings, curves, ridge points, MPI operations; drawn, said and kept by others."""
+"""What the analysis found: ceilings, curves, ridge points, MPI operations. Other modules draw, print and keep
+it."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from npc.roofline.model import message_seconds
 from npc.statistics.medians import Summary
 
 Kind = Literal["compute", "memory", "network", "io", "GPU compute", "GPU bandwidth"]
-#: Peaks, and the bandwidths of the paths that bytes take to what computes: of a node's cores, of its GPUs.
+#: By kind of peak, the kinds of bandwidths on the way to what computes: a node's cores, or its GPUs.
 ROOFS: Final[Mapping[Kind, tuple[Kind, ...]]] = {
     "compute": ("memory", "network", "io"),
     "GPU compute": ("GPU bandwidth",),

@@ -112,12 +112,12 @@ class ApplicationMark:
 
     @property
     def hollow(self) -> bool:
-        """Whether its bytes are not those on the network, which are drawn full."""
+        """Whether it is drawn hollow; full marks are those by bytes on the network."""
         return self.of != "network"
 
     @property
     def per(self) -> str:
-        """What stands behind its application's name."""
+        """What is written behind the application's name."""
         return f", per byte of {self.of}" if self.hollow else ""
 
     @property
@@ -190,7 +190,7 @@ def compose(roofline: Roofline) -> Scene | None:
     windows = [(*x, *y) for x, y in (roof.window for roof in roofs)]
     left, right, low, high = zip(*windows, strict=True)
     x, y = (min(left), max(right)), (min(low), max(high))
-    # a program that does next to no I/O would have everything else in a corner
+    # next to a program that does almost no I/O, all others would be squeezed into a corner
     marks = tuple(mark for mark in marks if mark.of != "storage" or mark.x < x[1])
     limits = tuple(_code_limits(roofline))
     across = [place for mark in marks for place in (mark.x, *(x for x, *_ in mark.runs))]
@@ -313,7 +313,7 @@ def _marks(roofline: Roofline) -> Iterator[ApplicationMark]:
         if network:
             yield mark
         if memory:
-            # Its nights move along the height alone: the bytes follow from the FLOP.
+            # Its nights differ in their height only: the bytes follow from the FLOP.
             yield replace(
                 mark,
                 of="memory",
@@ -347,8 +347,8 @@ def _around(window: tuple[float, float], places: Sequence[float]) -> tuple[float
 
 
 def _window(peaks: list[float], slopes: list[float], steep: list[float]) -> tuple[Place, Place]:
-    """x and y ranges with all ridge points, and room for a label on each slope. steep:
-    slopes that are seen from the left edge on; the others come up from below further right."""
+    """x and y ranges with all ridge points, and room for a label on each slope. steep: slopes that start at
+    the left edge; the others start at the lower edge further right."""
     if not slopes:
         return (0.01, 100.0), (min(peaks) / 10, max(peaks) * 2)
     left = min(peaks) / max(slopes) / 25

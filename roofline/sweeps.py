@@ -3,7 +3,7 @@
 A test's records become one sweep for each platform, run-time placement and set of parameters; what repeats,
 the launches, become its columns. How a test is timed (`npc.catalogue`) decides what is made of it:
 
-- a ping-pong's latency is half the round trip of one message; its bandwidth is that again, and not used;
+- a ping-pong's latency is half the round trip of one message; its bandwidth says the same and is not used;
 - a windowed test's bandwidth tells the interval between messages, size/bandwidth, and nothing of latency;
 - a collective's latency is what the formulas of its algorithms, made of messages, predict;
 - the ``models`` benchmark times the patterns that the other models are made of.
@@ -26,13 +26,13 @@ from npc.records.series import Series, placement, test_name
 from npc.roofline.models.collectives import OPERATIONS
 from npc.roofline.models.piecewise import Sweep
 
-#: The metric that tells each timing: the bandwidth of a ping-pong would be its latency a second time.
+#: The metric that tells each timing; the bandwidth of a ping-pong would tell its latency a second time.
 _METRICS: Final[Mapping[Timing, str]] = {
     "half round trip": "latency",
     "interval between messages": "bandwidth",
     "pattern": "time",
 }
-#: Fewer sizes than these show no line beside its error.
+#: With fewer sizes a line cannot be told from its errors.
 LEAST_SIZES: Final = 5
 
 
@@ -123,7 +123,7 @@ def _source(record: Record) -> SweepSource:
 
 
 def _series(source: SweepSource, kind: Timing, records: Sequence[tuple[Record, float]]) -> SweepTimes:
-    """The times by size and launch; what a launch says of a size a second time is a launch of its own."""
+    """The times by size and launch. If a launch has a second time for a size, it counts as another launch."""
     times: defaultdict[int, dict[str, float]] = defaultdict(dict)
     for record, time in records:
         of_size = times[record.size or 0]

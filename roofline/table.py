@@ -36,7 +36,7 @@ def interval_text(estimate: Estimate) -> str:
 
 
 def summary_text(summary: Summary, unit: str) -> str:
-    """``10 GFLOP/s [9.1, 10.4]``, in one prefix; ``n = 3`` in place of an interval that there is none of."""
+    """``10 GFLOP/s [9.1, 10.4]``, in one prefix; ``n = 3`` where there is no interval."""
     value, interval = quantity_texts(summary.median, unit, summary.low, summary.high, _DIGITS)
     return f"{value} {interval}" if interval else f"{value}, n = {summary.n}"
 
@@ -44,7 +44,8 @@ def summary_text(summary: Summary, unit: str) -> str:
 def quantity_texts(
     value: float, unit: str, low: float | None = None, high: float | None = None, digits: int = 4
 ) -> tuple[str, str]:
-    """A number and its interval in the same prefix: ``27.22 µs``, ``[26.9, 27.4]``. FLOP/byte has none."""
+    """A number and its interval in the same prefix: ``27.22 µs``, ``[26.9, 27.4]``. FLOP/byte have no
+    prefix."""
     if not math.isfinite(value):
         return "–", ""
     factor = 1.0
@@ -89,7 +90,8 @@ def _rates(ceiling: MpiCeiling) -> Column[int]:
 
 
 def notes(roofline: Roofline, disturbed: bool = True) -> list[str]:
-    """What to know before believing the numbers, one sentence each. disturbed: of those too."""
+    """What to know before believing the numbers, one sentence each. disturbed: whether to count disturbed
+    records."""
     sentences = [f"{ceiling.name}: {ceiling.note}." for ceiling in _with_latency(roofline) if ceiling.note]
     few = [ceiling.name for ceiling in roofline.ceilings if ceiling.n < MIN_SAMPLES]
     if few:
@@ -245,7 +247,7 @@ def _intensity(intensity: float | None) -> Cell:
 
 
 def _with_latency(roofline: Roofline) -> list[Ceiling]:
-    """The ceilings, and behind those of memory what its latency allows."""
+    """The ceilings; behind those of memory what its latency allows."""
     latency = [roofline.dependent] if roofline.dependent else []
     behind = roofline.of_kind("network", "io", "GPU compute", "GPU bandwidth")
     return [*roofline.of_kind("compute", "memory"), *latency, *behind]
@@ -276,7 +278,7 @@ def share_text(ceiling: Ceiling) -> str:
 
 
 def _estimate_columns(name: str, records: Records) -> list[Column[Estimate]]:
-    """What a median is of. name: what the column of names is called."""
+    """The columns that describe a median. name: what the column of names is called."""
     return [
         Column(name, lambda estimate: estimate.name),
         Column(

@@ -1,4 +1,4 @@
-"""The kinds of arrays that statistics work on, for who reads the types: nothing else loads this."""
+"""Types of the arrays that statistics work on."""
 
 from __future__ import annotations
 

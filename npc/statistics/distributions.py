@@ -1,6 +1,7 @@
 """Tails and quantiles of the normal, the binomial and Student's distribution, by `math` and `scipy.special`.
 
-SciPy is loaded by the first call that needs it: a launcher, and a page without a test, do not wait for it.
+SciPy is loaded by the first call that needs it: a launcher, or a page without a statistical test, does not
+wait for it.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ def events_at_least(count: int, expected: float) -> float:
 
 
 def chance_of_failures(failed: int, made: int, others_failed: int, others: int) -> float:
-    """The probability that as many of the measurements `made` fail by accident, at the rate of the others.
+    """The probability that `failed` or more of `made` measurements fail by accident, if they fail as often as
+    the others.
 
-    Without others that is one in fifty.
+    Without others, one in fifty is taken as their rate.
     """
     return at_least(failed, made, min((others_failed + 1) / (others + 50), 0.5))
 
@@ -56,17 +58,19 @@ def student_two_sided(t: float, dof: float) -> float:
 
 
 def student_quantile(probability: float, dof: float) -> float:
-    """The t that Student's T exceeds with 1 − `probability`; the degrees of freedom may be fractional."""
+    """The t that Student's T exceeds with probability 1 − `probability`; the degrees of freedom may be
+    fractional."""
     from scipy.special import stdtrit
 
     return float(stdtrit(dof, probability))
 
 
 def normal_score(t: ArrayLike, dof: ArrayLike) -> Floats:
-    """The standard normal score as improbable as Student's t, half a degree of freedom at least.
+    """The standard normal score that is as improbable as Student's `t`. `dof` below one half counts as one
+    half.
 
-    By Wallace's formula (Ann. Math. Stat. 30, 1959), which holds where the tails of `scipy.special` have
-    become zero: a dead slow node in a large cluster is 60 σ away.
+    By Wallace's formula (Ann. Math. Stat. 30, 1959), which still works where the tails of `scipy.special` are
+    zero: a very slow node of a large cluster is 60 σ away.
     """
     import numpy as np
 

@@ -1,10 +1,10 @@
 """Who is to blame: the search for what explains slow readings, of one night's pairs or of many nights.
 
 A hypothesis h (a node, a node in one of its roles, an uplink, a switch, a rack) says that its readings S_h,
-and only they, are slower by δ_h. The one that raises the likelihood of the mixture model
-(`npc.statistics.mixture`) most is tested against the rest, its readings are set aside, and the next one is
-looked for, until what is left could be healthy. Many sets of readings that have nothing to do with each other
-(cases) are searched at once.
+and only they, are slower by δ_h. The hypothesis that raises the likelihood of the mixture model
+(`npc.statistics.mixture`) most is tested against the rest. Then its readings are set aside and the next
+hypothesis is searched for, until the readings that are left could be healthy. Many independent sets of
+readings (cases) are searched at once.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ if TYPE_CHECKING:
 
     from npc.statistics.arrays import Booleans, Floats, Integers
 
-#: A node with fewer readings is not judged, and what remains without a suspect must be as many.
+#: A node with fewer readings is not judged, and at least so many must remain without a suspect.
 MIN_READINGS: Final = 3
-#: A hypothesis that covers more than this share of the readings has nothing left to be compared with.
+#: A hypothesis with more than this share of the readings leaves too few to be compared with.
 MAX_SHARE: Final = 2 / 3
 #: Explanations whose likelihoods differ by less than this factor are equally good.
 EQUALLY_GOOD: Final = 3.0
-#: By how much likelier one role alone must be than both: a node that is slow in both alike is called slow in
-#: one of them in at most 1 of 100 cases (a likelihood ratio exceeds k with probability 1/k at most).
+#: A node is called slow in one role alone where that is so many times likelier than in both. A node that is
+#: equally slow in both is called so in at most 1 of 100 cases: a likelihood ratio exceeds k with probability
+#: 1/k at most.
 ONE_ROLE: Final = 100.0
-#: With fewer partners in a role, the links to them explain as much.
+#: With fewer partners in a role, slow links to them explain the readings as well as a slow node does.
 MIN_PARTNERS: Final = 3
 
 
@@ -62,8 +63,8 @@ class Effect(NamedTuple):
         return self.delta - margin, self.delta + margin
 
     def slowdowns(self, better: str = "higher") -> tuple[float, float, float]:
-        """δ and its interval as people say it: the share of bandwidth that is missing, or of latency that is
-        too much where `better` is ``lower``."""
+        """δ and the ends of its interval as shares: of bandwidth that is missing, or where `better` is
+        ``lower`` of latency that is too much."""
         deltas = (self.delta, *self.interval())
         if better == "lower":
             slow, low, high = (math.expm1(min(delta, 700.0)) for delta in deltas)
@@ -121,8 +122,11 @@ class Hypotheses:
         nodes: int = 0,
         roles: int = 0,
     ) -> Hypotheses:
-        """From the incidence list in any order, and by hypothesis whether it is of one role alone, and its
-        case, if there are several; `values` are all readings."""
+        """From an incidence list in any order.
+
+        values: all readings. one_role: by hypothesis, whether it is about one role alone. case: by
+        hypothesis, its case; None if there is only one.
+        """
         count = len(one_role)
         case = np.zeros(count, dtype=np.intp) if case is None else case
         order = np.lexsort((values[reading], member))
@@ -150,30 +154,33 @@ class LikelihoodRatios:
 def one_ended(
     ends: Sequence[Integers], total: Integers, readings: ArrayLike, least: int = MIN_PARTNERS
 ) -> Iterator[Booleans]:
-    """For either end of the pairs, which nodes may be judged by it alone: where that is not all of a node's
-    readings and has enough partners.
+    """For each end of the pairs, which nodes may be judged by their readings at this end alone: those that
+    have readings at the other end too, and enough partners at this one.
 
-    ends: by reading of a pair the node at end 0, and that at end 1. total: by node, in how many of all
-    `readings` (of its case, where there are several) it is. least: partners.
+    ends: by reading of a pair, the node at end 0 and the node at end 1. total: by node, how many of all
+    `readings` (of its case, where there are several) it has. least: smallest number of partners.
     """
     count = len(total)
     for own, other in (ends, ends[::-1]):
         mine = np.bincount(own, minlength=count)
         partners = np.bincount(np.unique(own * count + other) // count, minlength=count)
-        # Who cannot be compared with a rest as a whole cannot be judged by half.
+        # A node with too many of the readings leaves no rest for either of its ends.
         yield (mine < total) & (partners >= least) & (total <= MAX_SHARE * np.asarray(readings))
 
 
 def slow_partners(values: Floats, partners: Integers, limit: float) -> int:
-    """With how many partners a node is as slow as `limit`, whatever the number of readings with each."""
+    """With how many partners a node is as slow as `limit`, by the median of its readings with each of
+    them."""
     return sum(float(np.median(values[partners == partner])) <= limit for partner in np.unique(partners))
 
 
 class Localiser:
-    """The greedy search. `active` are the readings that no suspect explains yet; clear what is explained.
-    `allowed` are the hypotheses that may explain it; clear what turns out to be none.
+    """The greedy search.
 
-    case: by reading, which case it is of. noises: of each case. least: readings that a hypothesis needs.
+    The caller clears two arrays: `active`, by reading, where a suspect explains the reading; `allowed`, by
+    hypothesis, where the hypothesis turns out to be no suspect.
+
+    case: by reading, its case. noises: by case. least: smallest number of readings of a hypothesis.
     """
 
     def __init__(
@@ -194,8 +201,8 @@ class Localiser:
         self._least = least
 
     def best(self) -> list[Explanation]:
-        """Of each case the hypothesis that explains most, against the rest; none of a case where none can be
-        compared with a rest."""
+        """The hypothesis of each case that explains most, compared with the rest of the case. A case where
+        nothing can be compared with a rest has none."""
         if self.noises is None or not self.active.any():
             return []
         now = self.case[self.active]
@@ -207,7 +214,7 @@ class Localiser:
         ratio = np.where(judged, scores.ratio + self.hypotheses.prior, 0.0)
         highest = np.zeros(len(active))
         np.maximum.at(highest, case, ratio)
-        # The first of those that are equal but for rounding: the simplest one.
+        # Of those that differ by rounding only the first one, which is the simplest.
         equal = np.flatnonzero((ratio > 0) & (ratio >= highest[case] - 1e-9))
         chosen = equal[np.unique(case[equal], return_index=True)[1]].tolist()
         inside, spread = np.zeros(len(self.values), dtype=bool), np.zeros(len(active))
@@ -229,7 +236,8 @@ class Localiser:
         ]
 
     def _spread(self, index: int, scores: LikelihoodRatios) -> float:
-        """How much hypotheses of the same sort differ on a healthy machine: nodes, or nodes in one role."""
+        """Variance between healthy hypotheses of the same sort: nodes, or nodes in one role
+        (`node_spread`)."""
         assert self.noises is not None
         nodes = self.hypotheses.nodes
         for alike in (slice(0, nodes), slice(nodes, nodes + self.hypotheses.roles)):
@@ -252,11 +260,12 @@ class Localiser:
         return self.active & ~inside
 
     def effects(self, inside: Booleans, rest: Booleans, spread: Floats | float = 0.0) -> list[Effect]:
-        """By case the readings `inside` against the `rest`, whose noise is estimated anew without them.
+        """By case, the readings `inside` compared with the `rest`, whose noise is estimated again without
+        them.
 
-        The score is the lesser of Student's t on the slowdown and the signed root of the log-likelihood
-        ratio: the first knows how little the noise is known and how much nodes differ (`spread`), the second
-        that outliers may coincide.
+        The score is the smaller one of two: Student's t of the slowdown, which considers how well the noise
+        is known and how much nodes differ (`spread`), and the signed root of the log-likelihood ratio, which
+        considers that outliers may coincide.
         """
         assert self.noises is not None
         noise = cautious_noises(self.values[rest], self.case[rest], self.noises)
@@ -272,7 +281,8 @@ class Localiser:
 
 
 def most_explained(active: Integers) -> Floats:
-    """Of these active readings the most that one hypothesis may explain: the others tell what is usual."""
+    """By case, how many of its `active` readings one hypothesis may explain at most: the others show what is
+    usual."""
     return np.where(active < 2 * MIN_READINGS, 0.0, np.minimum(MAX_SHARE * active, active - MIN_READINGS))
 
 
@@ -300,8 +310,9 @@ def score(
 def node_spread(scores: LikelihoodRatios, nodes: slice, noise: NoiseModel) -> float:
     """Variance between healthy nodes beyond what the noise of the readings explains (log units squared).
 
-    The nodes' own spread, by the median absolute deviation, where it exceeds σ²/m by three standard
-    errors: identical nodes differ by more than noise on most machines, and that is nobody's fault.
+    It is the variance of the nodes' slowdowns, by the median absolute deviation, less the σ²/m of noise; 0 if
+    that is below three standard errors. On most machines identical nodes differ by more than noise, and that
+    is no fault.
     """
     judged = scores.count[nodes] >= MIN_READINGS
     if judged.sum() < 2 * MIN_READINGS:

@@ -1,17 +1,18 @@
 """Medians with the nonparametric interval of order statistics, which may be looked at after every sample.
 
 No distribution is assumed: the interval between the k-th smallest and the k-th largest of n independent
-samples misses the median where fewer than k of them, or more than n − k, lie below it (David and Nagaraja,
-Order Statistics, 3rd ed., section 7.1; Hoefler and Belli, SC'15, rule 5). How many lie below is a walk of
-fair steps. Whoever looks after each sample and stops when it pleases him misses the median no more often
-than this walk ever leaves the band of the k; so the k of n = 1, 2, … are the largest whose band is left
-with at most 5 % (a confidence sequence for a quantile: Howard and Ramdas, Bernoulli 28(3), 2022; here by
-counting all walks, since the looks are few: Armitage, McPherson, Rowe, J. R. Statist. Soc. A 132, 1969).
-k is 1 from six samples on, which costs 3.1 %; 2 from ten, 3 from fourteen, 4 from eighteen. One look at
-nine would allow 2, at twelve 3: that is what looking costs.
+samples misses the median only where fewer than k of them, or more than n − k, lie below it (David and
+Nagaraja, Order Statistics, 3rd ed., section 7.1; Hoefler and Belli, SC'15, rule 5). The number of samples
+below the median is a random walk of fair steps. Somebody who looks after each sample and stops at any time
+misses the median no more often than this walk ever leaves the band from k to n − k. So the k of n = 1, 2, …
+are the largest for which the walk leaves the band with a probability of at most 5 % (a confidence sequence
+for a quantile: Howard and Ramdas, Bernoulli 28(3), 2022; here by counting all walks, since the looks are few:
+Armitage, McPherson, Rowe, J. R. Statist. Soc. A 132, 1969). k is 1 from six samples on (the walk leaves the
+band with a probability of 3.1 %), 2 from ten, 3 from fourteen, 4 from eighteen. That is the price of looking:
+a single look would allow k = 2 at nine samples and 3 at twelve.
 
-Fewer than six samples reach no 95 % interval, and then there is none. More than `MOST_LOOKS` were taken
-without looking (`npc.statistics.precision`), and their k is that of a single look, by the binomial tail.
+Fewer than six samples have no 95 % interval. More than `MOST_LOOKS` samples are taken without looking in
+between (`npc.statistics.precision`), so their k is that of a single look, by the binomial tail.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Final, NamedTuple
 LEVEL: Final = 0.95
 #: The smallest sample whose full range covers the median with at least 95 %: 1 − 2^(1−6) = 96.9 %.
 MIN_SAMPLES: Final = 6
-#: Most samples after each of which somebody may have looked, and have stopped for what he saw.
+#: Up to so many samples somebody may look after each one, and stop because of what he sees.
 MOST_LOOKS: Final = 20
 
 
@@ -46,8 +47,7 @@ class Summary(NamedTuple):
 
 def order_statistic_rank(n: int, level: float = LEVEL) -> tuple[int, float] | None:
     """(k, coverage): the largest k whose interval [x_(k), x_(n+1−k)] covers the median with ≥ `level`,
-    whenever one has stopped looking. None if even the full range does not.
-    """
+    whenever sampling is stopped. None if even the full range does not."""
     if n <= MOST_LOOKS:
         return _looked_at(level)[n]
     best: tuple[int, float] | None = None
@@ -65,7 +65,8 @@ def order_statistic_rank(n: int, level: float = LEVEL) -> tuple[int, float] | No
 
 @cache
 def _looked_at(level: float) -> tuple[tuple[int, float] | None, ...]:
-    """By n the rank under looking and what the sequence up to there covers, of n = 0 … `MOST_LOOKS`."""
+    """For n = 0 … `MOST_LOOKS` samples, looked at after each: (k, coverage of all intervals up to n
+    together), or None without a k."""
     looks: list[tuple[int, float] | None] = [None]
     walks = [1]  # by the number of samples below the median: walks that have never left the band, of 2^n
     k = 0
@@ -94,8 +95,8 @@ def summarise(values: Sequence[float]) -> Summary:
 def false_discovery(p: Sequence[float]) -> list[float]:
     """Adjusted p-values (Benjamini, Hochberg, J. R. Statist. Soc. B 57(1), 1995), in the order given.
 
-    Rejecting those of at most q makes an expected share of at most q of the rejections wrong. Not by
-    `scipy.stats.false_discovery_control`: to load `scipy.stats` takes most of a second, for these lines.
+    If every hypothesis with at most q is rejected, the expected share of wrong rejections is at most q.
+    `scipy.stats.false_discovery_control` does the same, but loading `scipy.stats` takes most of a second.
     """
     adjusted, least = [0.0] * len(p), 1.0
     for rank, place in enumerate(sorted(range(len(p)), key=p.__getitem__, reverse=True)):

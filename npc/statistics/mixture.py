@@ -6,8 +6,8 @@ about the location with a few outliers anywhere in a width W:
     f(r) = (1-ε)·N(r; 0, σ²) + ε/W
 
 Location, σ and ε are found by EM (Dempster, Laird and Rubin, 1977), and so is the slowdown δ of readings that
-are all slower by the same: the one with the highest likelihood ratio Σ log f(r+δ) - log f(r). An outlier
-weighs at most log((1-ε)W/(εσ√2π)), so no single reading can accuse anybody.
+are all slower by the same: the one with the highest likelihood ratio Σ log f(r+δ) - log f(r). One reading
+adds at most log((1-ε)W/(εσ√2π)) to it, so no single reading can accuse anybody.
 
 Everything is computed for many groups at once: `member` says for each reading which group it belongs to.
 """
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 OUTLIER_WIDTH: Final = 1.0
 #: With fewer readings the tails of the noise are unknown (`cautious_noise`).
 FEW_READINGS: Final = 200
-#: No benchmark repeats better than this; keeps quantised readings (all equal) from making σ = 0.
+#: The least σ: no benchmark repeats better, and readings that rounding makes equal would have σ = 0.
 MIN_NOISE: Final = 0.002
-#: Readings scatter where their quartiles, all far below the usual, are more than this many σ apart.
+#: Slow readings scatter where their quartiles are more than so many σ apart, and that far below the usual.
 SCATTERED: Final = 4.0
 
 _SQRT_2PI: Final = math.sqrt(2 * math.pi)
 
 
-#: Outliers are as likely above as below: one in fifty readings, as if fifty had been seen, and one in five at
-#: most. It matters for small clusters only.
+#: Outliers are as likely above as below the usual. Before any reading one in fifty is expected, with the
+#: weight of fifty readings; at most one in five is. It matters for small clusters only.
 OUTLIERS: Final = 1 / 50
 OUTLIERS_SEEN_IN: Final = 50.0
 MOST_OUTLIERS: Final = 0.2
@@ -55,7 +55,7 @@ class NoiseModel(NamedTuple):
 
     @property
     def alone(self) -> SeriesNoise:
-        """As that of the only group."""
+        """As the noise of a single group."""
         return SeriesNoise(*(np.array([value]) for value in self))
 
 
@@ -128,11 +128,12 @@ def fit_noise(readings: Floats, start: NoiseModel) -> NoiseModel:
 
 
 def cautious_noises(readings: Floats, member: Integers, noise: SeriesNoise) -> SeriesNoise:
-    """`fit_noises` of readings that nobody is suspected for, not narrower than their lower half is wide.
+    """`fit_noises` of readings without a suspect, with a σ that is not too small.
 
-    The mixture takes a few readings that lie close together for the noise and the others for outliers;
-    among few readings that is a mistake, and disturbances are one-sided: they slow down. So with fewer
-    than `FEW_READINGS` the scale is at least that of a normal distribution with the same lower quartile.
+    Among few readings the mixture may take those that lie close together for the noise, and all others for
+    outliers. Disturbances only slow down, so the lower half of the readings shows how wide the noise is: with
+    fewer than `FEW_READINGS` readings σ is at least that of a normal distribution with the same lower
+    quartile.
     """
     groups = len(noise.location)
     count = np.bincount(member, minlength=groups)
@@ -201,15 +202,18 @@ def shifts(residual: Floats, member: Integers, delta: Floats, noise: SeriesNoise
 
 
 def slowdowns(residual: Floats, member: Integers, noise: SeriesNoise, steps: int) -> Shifts:
-    """The slowdown of each group that fits best, by the noise of each; sorted by group and residual."""
+    """The slowdown that fits each group best, by the noise of the group.
+
+    residual, member: sorted by group, then by residual.
+    """
     groups = len(noise.sigma)
-    # From the median: a grossly slow node's readings all lie where the mixture gives no weight.
+    # EM starts at the median: all readings of a very slow node lie where the mixture gives them no weight.
     lower, middle, upper = (
         np.nan_to_num(quantile_by(member, residual, groups, q)) for q in (0.25, 0.5, 0.75)
     )
     best = shifts(residual, member, -middle, noise, steps)
-    # What is grossly slow may scatter more than what is healthy, and the median then lies between its
-    # values: from the upper quartile too, where the fault alone shows.
+    # Very slow readings may scatter more than healthy ones, and their median may lie between them. So EM
+    # starts at the upper quartile, too: there only the fault itself shows.
     scattered = (upper - lower > SCATTERED * noise.sigma) & (upper < -SCATTERED * noise.sigma)
     if scattered.any():
         mine = scattered[member]

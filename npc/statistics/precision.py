@@ -1,9 +1,9 @@
 """How precisely a median is known, and whether a case that is measured again and again is known well enough.
 
-The interval is that of `npc.statistics.medians`, which holds whenever one stops looking, so it may decide
-when to stop. It becomes narrower at `STEPS` alone, where it leaves out one sample more on each side. So a
-case goes on where it is too wide and would not be without those two, if that step can be paid for: one
-outlier is worth four more launches, a spread that launches always have is not.
+The interval is that of `npc.statistics.medians`. It holds whenever measuring stops, so it may decide when to
+stop. It becomes narrower only at `STEPS`, where one sample more is left out on each side. So a case goes on
+to the next step where its interval is too wide, but would not be without these two samples, and where there is
+time for the step: one outlier is worth four more launches, scatter of all launches is not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _rank(samples: int) -> int:
     return rank[0] if rank else 0
 
 
-#: Numbers of samples with which the interval leaves out more of them than with one fewer: 6, 10, 14, 18.
+#: Numbers of samples from which on the interval leaves out one more on each side: 6, 10, 14, 18.
 STEPS: Final = tuple(n for n in range(MIN_SAMPLES, MOST_LOOKS + 1) if _rank(n) > _rank(n - 1))
 
 
@@ -42,13 +42,16 @@ class Goal:
             raise ValueError(f"a precision of {100 * self.precision:g} %: it lies between 0 and 100 %")
         if not MIN_SAMPLES <= self.most <= MOST_LOOKS:
             raise ValueError(
-                f"{self.most} samples at most: fewer than {MIN_SAMPLES} give no 95 % interval, and who looks "
-                f"after each of more than {MOST_LOOKS} has none"
+                f"{self.most} samples at most: it lies between {MIN_SAMPLES} and {MOST_LOOKS}; fewer give no "
+                "95 % interval, and after more looks none holds"
             )
 
     def enough(self, launches: int, seconds: float, samples: Iterable[Sequence[float]]) -> bool:
-        """Whether a case with so many launches, which took so long, gets no further one; samples: of each
-        number that has to be known."""
+        """Whether a case needs no further launch.
+
+        launches, seconds: how many it has had, and how long they took together. samples: those of each number
+        that has to be known.
+        """
         if launches < MIN_SAMPLES:
             return False
         if launches >= self.at_most(seconds / launches):
@@ -56,7 +59,7 @@ class Goal:
         return launches in STEPS and not any(map(self._pays, samples))
 
     def at_most(self, seconds: float) -> int:
-        """Launches that a case can get, each of which takes so long."""
+        """How many launches a case can have if each takes `seconds`."""
         paid = (n for n in STEPS if n <= self.most and n * seconds <= self.case_s)
         return max(paid, default=MIN_SAMPLES)
 
@@ -66,10 +69,10 @@ class Goal:
 
 
 def half_width(values: Sequence[float], without: int = 0) -> float:
-    """How far the farther end of the median's 95 % interval lies from it, as a part of it; `without` so many
-    samples more on each side.
+    """How far the farther end of the median's 95 % interval lies from the median, as a share of it.
 
-    Infinite without an interval, and where the median is 0 and an end is not.
+    Infinite without an interval, and where the median is 0 and an end is not. without: leave out so many
+    samples more on each side.
     """
     ordered, rank = sorted(values), _rank(len(values)) + without
     if not 0 < rank <= len(ordered) / 2:
@@ -81,5 +84,5 @@ def half_width(values: Sequence[float], without: int = 0) -> float:
     return farthest / abs(middle) if middle else math.inf
 
 
-#: What is aimed at where nobody says otherwise.
+#: The goal where nobody gives another one.
 USUAL: Final = Goal()

@@ -1,6 +1,6 @@
-"""The rank sum test, and the interval of a shift between two samples that belongs to it.
+"""The rank sum test of two samples, and the interval of the shift between them that belongs to it.
 
-Nothing is assumed of the distributions but that one is the other shifted; of logarithms, that is a ratio
+The only assumption is that one distribution is the other one, shifted; of logarithms, the shift is a ratio
 (Hodges, Lehmann 1963; Hollander, Wolfe, Chicken, Nonparametric Statistical Methods, 3rd ed., chapter 4).
 """
 
@@ -15,7 +15,8 @@ from typing import Final
 
 from npc.statistics.medians import LEVEL
 
-#: Ranks are counted up to forty values on both sides together; beyond, their sum is normal to three digits.
+#: For up to so many values of both samples the ranks are counted; beyond, their sum is normal to three
+#: digits.
 _EXACT: Final = 40
 
 

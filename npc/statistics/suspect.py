@@ -1,4 +1,4 @@
-"""What is to blame, as plain data: the same for the pairs of one run and for many nights."""
+"""What is to blame, as plain data: the same type for the pairs of one run and for many nights."""
 
 from __future__ import annotations
 

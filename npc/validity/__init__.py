@@ -44,10 +44,11 @@ def all_rules() -> list[Rule]:
 
 
 def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[Violation]:
-    """All that the rules say about the records that have a value and did not fail, in their order.
+    """All that the rules say about records that have a value and did not fail, in the order of the records.
 
-    Records that are invalid already are judged again, so that collected ones show why. Notes are about what
-    is left when the invalid ones are gone. Raises `npc.files.InvalidFile` for circumstances of another shape.
+    Records that are invalid already are judged again, so that the records of a collected run show why. Notes
+    are only about records that are not invalid. Raises `npc.files.InvalidFile` for circumstances that npc has
+    not written.
     """
     doubtful = {
         place
@@ -65,7 +66,7 @@ def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[V
             ]
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
             text = f"the rule {rule.name} cannot read an environment.json or launches.jsonl of these records"
-            raise InvalidFile(f"{text}, which npc has not written so: {error!r}") from error
+            raise InvalidFile(f"{text}: npc does not write them like this: {error!r}") from error
         violations += of_rule
         if rule.level == "invalid":
             usable -= {finding.place for finding in of_rule}
@@ -73,7 +74,7 @@ def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[V
 
 
 def grouped(records: Sequence[Record], findings: Sequence[Violation]) -> list[list[Violation]]:
-    """Findings of one rule about one benchmark, together where they differ in their numbers only."""
+    """Groups of findings of one rule about one benchmark whose reasons differ in their numbers only."""
     groups: dict[tuple[str, ...], list[Violation]] = {}
     for finding in findings:
         key = finding.rule.name, records[finding.place].benchmark, _without_numbers(finding.reason)
@@ -82,7 +83,8 @@ def grouped(records: Sequence[Record], findings: Sequence[Violation]) -> list[li
 
 
 def unusable(records: Iterable[Record]) -> list[list[Record]]:
-    """Those that are not ``ok``, of one benchmark together where their reasons differ in numbers only."""
+    """Groups of records of one benchmark that are not ``ok``, and whose reasons differ in their numbers
+    only."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if not record.ok:
@@ -95,7 +97,8 @@ def _without_numbers(reason: str) -> str:
 
 
 def judged(records: Sequence[Record], findings: Sequence[Violation]) -> list[Record]:
-    """The records, with the status of the first finding that invalidates; statuses they have are kept."""
+    """The records. Where one is ``ok`` and a finding invalidates it, the first such finding becomes its
+    status."""
     marked = list(records)
     for finding in findings:
         if finding.rule.level == "invalid" and marked[finding.place].status == OK:

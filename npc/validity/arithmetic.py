@@ -6,9 +6,10 @@ from typing import Final
 
 from npc.records.units import format_quantity
 
-#: The smallest slip that is to be found is that of units, 2.4 %; tools print three digits or more.
+#: A difference of this share is none: tools print three digits or more, and the smallest mistake of units is
+#: 2.4 %.
 TOLERANCE: Final = 0.01
-#: Factor → what makes a rate too high by it, and what too low.
+#: By factor, the mistake that makes a rate too high by it, and the mistake that makes it too low.
 _SLIPS: Final = {
     2**20 / 10**6: ("MB converted as MiB", "MiB printed as MB"),
     2**10 / 10**3: ("kB converted as KiB", "KiB printed as kB"),
@@ -22,11 +23,11 @@ _SLIPS: Final = {
 def contradiction(
     rate: float, moved_bytes: float, seconds: float, rate_step: float = 0.0, time_step: float = 0.0
 ) -> str:
-    """What is wrong with a rate (B/s) of `moved_bytes` in `seconds`, and the factor if it is a known one;
+    """What is wrong with a rate (B/s) of `moved_bytes` in `seconds`, with the factor if it is a known one;
     empty if they agree.
 
-    moved_bytes: what the tool counts, several times the message where it counts several.
-    rate_step, time_step: one step of the last printed digit (B/s, s); half of it is rounding.
+    moved_bytes: as the tool counts them; some count a message several times. rate_step, time_step: one step
+    of the last printed digit (B/s, s); half of it is rounding.
     """
     longest, shortest = seconds + time_step / 2, seconds - time_step / 2
     if longest <= 0:
@@ -49,7 +50,8 @@ def contradiction(
 
 
 def row_contradiction(rate: str, rate_unit: float, moved_bytes: float, time: str, time_unit: float) -> str:
-    """`contradiction` of a row's numbers as they are printed; the units are B/s and s of one."""
+    """`contradiction` of a row's numbers as they are printed. rate_unit, time_unit: B/s and s of a printed
+    1."""
     return contradiction(
         float(rate) * rate_unit,
         moved_bytes,

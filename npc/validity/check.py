@@ -20,7 +20,7 @@ from npc.validity.rule import Rule
 from npc.validity.run import circumstances_of, platform_of
 
 SCHEMA: Final = 1
-#: What a parser found out alone; which words of the text say so, its documentation tells.
+#: For what a parser found in the text alone; its documentation tells which words of the text say so.
 PRINTED: Final = Rule(
     "printed", "invalid", "the tool's own output says so", "parsers/NAME.py", lambda _, __: iter(())
 )
@@ -74,7 +74,8 @@ def to_document(records: Sequence[Record], findings: Sequence[Violation]) -> dic
 def lines_of(path: Path, records: Sequence[Record], findings: Sequence[Violation]) -> Iterator[str]:
     """What is printed for people: the findings, then what failed.
 
-    Findings that differ in their numbers alone are one, in the words of the first. A source is there once.
+    Findings that differ in their numbers only are printed once, in the words of the first; so is the source
+    of each rule.
     """
     explained = set()
     for alike in grouped(records, findings):

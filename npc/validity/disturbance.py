@@ -1,8 +1,8 @@
 """Disturbed records: usable ones that were measured while others used the CPUs.
 
-The rules of ``npc/validity/rules/load.py`` say from which share on. Such a record bears that share as its
-parameter ``disturbed``, so that everything that reads records knows it, a history without the files of its
-launches too.
+The rules of ``npc/validity/rules/load.py`` say from which share on. Such a record has that share as its
+parameter ``disturbed``, so that everything that reads records knows it, even where the files of the launches
+are gone, as in a history.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from npc.validity.rules.load import shares_taken
 
 
 def marked(records: Sequence[Record], circumstances: Circumstances) -> list[Record]:
-    """The records; those that are usable and disturbed bear the mark."""
+    """The records; those that are usable and disturbed have the mark."""
     shares = shares_taken(records, circumstances)
     return [
         replace(record, params={**record.params, DISTURBED: f"{shares[place]:.2f}"})
@@ -32,7 +32,7 @@ def in_words(records: Iterable[Record]) -> str:
 
 
 def of_shares(usable: Iterable[float]) -> str:
-    """The same of the share that others took beside each usable record, 0 for none."""
+    """The same, from the share of the CPUs that others took beside each usable record, 0 for none."""
     every = list(usable)
     shares = [share for share in every if share]
     if not shares:
@@ -42,7 +42,7 @@ def of_shares(usable: Iterable[float]) -> str:
 
 
 def remark(words: str) -> str:
-    """What `in_words` says as a sentence below numbers; nothing where it says nothing."""
+    """What `in_words` says, as a sentence below numbers; empty where that is empty."""
     return words and f"Disturbed: {words} (npc check says by whom)."
 
 

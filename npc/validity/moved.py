@@ -1,4 +1,4 @@
-"""What rose while something was measured: which of it is worth a word, and what it says of a suspect."""
+"""Counters that rose during a launch: which of them are worth reporting, and what they say of a suspect."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from typing import Final, NamedTuple
 
 from npc.machine.counters import Meaning, meaning
 
-#: Packets lost or sent again, as a share of all, from which on TCP's rate is told: at 0.1 % of losses, 1460
-#: bytes a segment and 1 ms round trip one connection has 1460 B / 1 ms × sqrt(3/2 / 0.001) = 57 MB/s at most
-#: (Mathis, Semke, Mahdavi, Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997).
+#: Share of packets lost or sent again from which on it is reported, because TCP's rate suffers: at 0.1 %,
+#: 1460 bytes a segment and 1 ms round trip one connection has 1460 B / 1 ms × sqrt(3/2 / 0.001) = 57 MB/s at
+#: most (Mathis, Semke, Mahdavi, Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm",
+#: 1997).
 LOST: Final = 0.001
-#: Of fewer packets a share says nothing: on a management network frames that nobody wants count as dropped.
+#: A share of fewer packets says nothing: on a management network frames that nobody wants count as dropped.
 FEWEST: Final = 1000
-#: Ticks in which a port had to wait, for each word (4 bytes) that it sent. Any busy port waits a little.
+#: Waiting is reported from so many ticks for each word (4 bytes) sent on; any busy port waits a little.
 WAITED: Final = 0.1
-#: Losses and congestion speak against a suspect from this ratio of how often they come with it and without.
+#: Losses and congestion are evidence where they are so many times as frequent with a suspect as without it.
 MORE_OFTEN: Final = 3.0
-#: Counters of a suspect's evidence, at most.
+#: A suspect's evidence names so many counters at most.
 MOST_NAMED: Final = 3
-#: Counters that others are part of (kernel, networking/statistics.rst; net/ipv4/udp.c, tcp_ipv4.c).
+#: Counters that include others (kernel, networking/statistics.rst; net/ipv4/udp.c, tcp_ipv4.c). Where these
+#: explain the rise, only they are reported.
 _SUMS: Final[Mapping[str, Sequence[str]]] = {
     "InErrors": ("RcvbufErrors", "InCsumErrors"),
     "InErrs": ("InCsumErrors",),
@@ -56,16 +58,16 @@ class CounterIncrease(NamedTuple):
 
 
 def notable_increases(moved: Mapping[str, Mapping[str, int]] | None) -> list[CounterIncrease]:
-    """What is worth a word of what rose during a launch (its field ``moved``), the gravest first.
+    """The counters worth reporting of all that rose during a launch (its field ``moved``), the gravest first.
 
-    All but a few losses (RDMA loses nothing in a sound network; elsewhere `LOST` of the packets are told) and
-    a busy port's usual waiting.
+    All count but the usual waiting of a busy port, and few losses: below `LOST` of the packets. RDMA loses
+    nothing in a healthy network, so there every loss counts.
     """
     increases = []
     for host, counters in (moved or {}).items():
         for name, by in counters.items():
             means, owner = meaning(name), name.partition(" ")[0]
-            # of what came in and what went out the larger: acknowledgements are a few
+            # the larger one of what came in and what went out: the other may be acknowledgements alone
             traffic = (
                 count
                 for other, count in counters.items()
@@ -105,10 +107,12 @@ def of_mark(mark: str) -> list[CounterIncrease]:
 
 
 def evidence(nodes: Collection[str], launches: Iterable[DuringLaunch], link: bool = False) -> str:
-    """What counters say against nodes: ``n07: mlx5_0/1 symbol_error 412 in 5 launches``; empty for nothing.
+    """What counters say against nodes: ``n07: mlx5_0/1 symbol_error 412 in 5 launches``; empty if they say
+    nothing.
 
-    Errors count where they were seen; losses and congestion, which one end causes and the other one counts,
-    in all launches with one of the nodes (of a link with both), where they are `MORE_OFTEN` than in others.
+    Errors count for the node that counted them. Losses and congestion may be caused at one end and counted at
+    the other one. So they are taken from all launches with one of the nodes (of a link: with both), and count
+    where they are `MORE_OFTEN` times as frequent there as in other launches.
     """
     mine, others = list[DuringLaunch](), list[DuringLaunch]()
     for launch in launches:

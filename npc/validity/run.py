@@ -31,8 +31,11 @@ def platform_of(records: Sequence[Record], name: str = "") -> Platform | None:
 
 
 def judge_run(run: Path, records: Sequence[Record], platform: Platform | None) -> list[Record]:
-    """The records of a run; those that a rule catches are ``invalid: …``; disturbed ones are marked, and
-    those of programs whose arrays caches may hold, and those beside which counters rose."""
+    """The records of a run, judged and marked.
+
+    Those that a rule catches become ``invalid: …``. Marks tell which are disturbed, which are of programs
+    whose arrays caches may hold, and during which ones counters rose.
+    """
     circumstances = circumstances_of(run, records, platform)
     for name, marks_of in (
         (CACHED, caches_of_small(records, circumstances)),
@@ -46,8 +49,8 @@ def judge_run(run: Path, records: Sequence[Record], platform: Platform | None) -
 
 
 def circumstances_of(run: Path, records: Sequence[Record], platform: Platform | None) -> Circumstances:
-    """Circumstances of `records`, whose raw files are below `run`; what is not there is left out, and so are
-    nominal limits that are proposed only.
+    """Circumstances of `records`, whose raw files are below `run`. Files that are not there are left out, and
+    so are nominal limits that are only proposed.
 
     Each raw file has the nearest ``environment.json`` above it: its node's own, else the run's.
     """
@@ -64,8 +67,8 @@ def circumstances_of(run: Path, records: Sequence[Record], platform: Platform | 
 
 
 def foreseen(run: Path, folder: Path, benchmark: str) -> str:
-    """Why launches of a folder of `run` will be invalid, as far as can be seen while they are made: others
-    computed before the job, or beside one of those that have ended. Empty where nothing is to be seen."""
+    """Why the launches of a folder of `run` will be invalid, as far as it is known while they are made:
+    others computed before the job, or during a launch that has ended. Empty where nothing is known."""
     try:
         made = [launch.raw for launch in read_launches(folder).launches if launch.raw]
     except (OSError, ValueError):  # none has ended yet, or one is being written
@@ -82,7 +85,7 @@ def foreseen(run: Path, folder: Path, benchmark: str) -> str:
 def _environment(raw: Path, run: Path) -> Mapping[str, Any]:
     """The nearest ``environment.json`` from the folder of `raw` up to `run`; empty without one."""
     folders = [folder for folder in raw.parents if folder.is_relative_to(run)]
-    if (run / LAUNCHES).exists():  # a folder of launches alone: its job's is beside it
+    if (run / LAUNCHES).exists():  # a folder with launches only: the job's file is beside it
         folders.append(run.resolve().parent)
     for folder in folders:
         if environment := read_environment(folder / ENVIRONMENT):

@@ -56,10 +56,10 @@ def trimmed_mean(values: Sequence[float]) -> Input:
 
 
 def pooled(inputs: Sequence[Input]) -> list[Input]:
-    """The inputs, those without a variance with the mean one of the others; 0 where none has any."""
+    """The inputs. Those without a variance get the mean one of the others, or 0 where no input has one."""
     known = [measured for measured in inputs if measured.dof > 0]
     dof = sum(measured.dof for measured in known)
-    # of one value: those of the others are of means
+    # that of a single value: the variances of the others are of means
     variance = (
         sum(measured.dof * measured.variance * (measured.dof + 1) for measured in known) / dof
         if known
@@ -88,7 +88,7 @@ def effective_dof(parts: Floats, dof: Floats) -> float:
 
 
 def half_width(variance: float, dof: float, level: float = LEVEL) -> float:
-    """Half of the interval that covers with probability `level`, of Student's t."""
+    """Half the width of the interval that covers with probability `level`, by Student's t."""
     return student_quantile((1 + level) / 2, dof) * math.sqrt(variance)
 
 

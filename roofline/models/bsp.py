@@ -3,8 +3,8 @@
 L. G. Valiant, A bridging model for parallel computation, CACM 33(8), 1990; measured as an h-relation with its
 barrier (Hill et al., BSPlib, Parallel Computing 24(14), 1998, section 5). g counts bytes here, not words.
 
-BSP has one g and one l for all sizes by definition, so there are no pieces: how much that costs is what the
-residuals and the error on held-out sizes say.
+BSP has one g and one l for all sizes by definition, so there are no pieces. The residuals and the error on
+held-out sizes show how much precision that costs.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ def allreduce_recursive_doubling(processes: int, size: int) -> list[Round]:
 def allreduce_rabenseifner(processes: int, size: int) -> list[Round]:
     """Reduce-scatter by halving, all-gather by doubling: 2·lg p·α + 2·(p − 1)/p·nβ + (p − 1)/p·nγ (TRG 4.5).
 
-    Where p is no power of two the processes too many first share their vectors by halves and get the result
-    last.
+    Where p is no power of two, the processes beyond the last power of two first exchange halves of their
+    vectors with others, and get the result at the end.
     """
     steps = _floor(processes)
     parts = [_part(size, 1 << step) for step in range(1, steps + 1)]

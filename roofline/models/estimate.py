@@ -1,15 +1,15 @@
 """A fitted number and what is known of its error.
 
-Two kinds of evidence give an interval, and each fit says which one its own have:
+Two kinds of evidence give an interval, and each fit says which of them it has:
 
 - ``launches``: six or more launches were measured at every size. The model is fitted to each launch alone,
-  and the interval is that of order statistics among these estimates (`npc.statistics.medians`): no
-  distribution is assumed, and what all sizes of one launch have in common, its placement above all, is in it.
+  and the interval is that of order statistics among these estimates (`npc.statistics.medians`). No
+  distribution is assumed, and effects on all sizes of one launch, such as its placement, are included.
 - ``residuals``: fewer launches. The interval is θ ± t·s(θ) with the covariance of weighted least squares
-  and Student's quantile. It takes errors of different points for independent of each other.
+  and Student's quantile. It assumes that errors of different points are independent of each other.
 
-Both are intervals of the parameter that the model has on the sizes measured, not of the model's truth: how
-far the model itself is off is said by its residuals and by its error on sizes it was not shown.
+Both are intervals of the model's parameter at the sizes measured. They do not say whether the model is right:
+its residuals do, and its error on sizes it was not shown.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class EstimatedNumber:
         )
 
     def along(self, other: EstimatedNumber) -> EstimatedNumber:
-        """The sum of two numbers that were fitted to the same measurements: launch by launch, and else with
-        the largest error that it can have, the sum of both."""
+        """The sum of two numbers that were fitted to the same measurements: launch by launch. Without
+        launches it has the largest error that is possible, the sum of both errors."""
         error = math.sqrt(self.variance) + math.sqrt(other.variance)
         launches = tuple(a + b for a, b in zip(self.launches, other.launches, strict=True))
         return EstimatedNumber(self.value + other.value, launches, error**2, min(self.dof, other.dof))
@@ -86,7 +86,8 @@ class EstimatedNumber:
     def interval(self, level: float = LEVEL) -> Interval:
         """The interval that covers the truth with at least `level`.
 
-        Of launches it is widened to the estimate from all of them where that lies outside.
+        Where the estimate from all launches lies outside of the interval of single launches, that is widened
+        to it.
         """
         rank = order_statistic_rank(len(self.launches), level)
         if rank is not None:
@@ -116,15 +117,16 @@ class Linear:
     free: Linear | None = None
 
     def placed(self, at: Booleans, free: Linear) -> Linear:
-        """The same coefficients where `at` is True; those between are zero, `free` was fitted with them."""
+        """These coefficients at the places where `at` is True, and zero at the others. free: the fit without
+        that bound."""
         into = np.eye(len(at))[at]
         return Linear(
             self.values @ into, into.T @ self.covariance @ into, self.dof, self.launches @ into, free
         )
 
     def number(self, place: int) -> EstimatedNumber:
-        """The estimate of one coefficient. One that is zero because it would be below has the error that it
-        had without that bound."""
+        """The estimate of one coefficient. One that is zero because it would be negative has the error that
+        it had without that bound."""
         weights = [0.0] * len(self.values)
         weights[place] = 1.0
         if self.free is None or self.values[place] != 0:
@@ -175,10 +177,10 @@ class Parameter:
         valid: tuple[float, float],
         most: float = math.inf,
     ) -> Parameter:
-        """A cost: what lies below zero, or above `most`, is none of its values, so its interval is cut there.
+        """A parameter that is a cost: it cannot lie below zero or above `most`, so its interval is cut there.
 
-        Where that leaves nothing, or all that is possible up to a finite `most`, the parameter is not
-        identified: it has no value (NaN) and no interval.
+        Where nothing is left of the interval, or all from zero to a finite `most`, the measurements do not
+        identify the parameter: it has no value (NaN) and no interval.
         """
         low, high, coverage = number.interval()
         if low is None or high is None:

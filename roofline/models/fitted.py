@@ -129,7 +129,10 @@ def held_out_bound(logarithms: Sequence[float]) -> tuple[float, float]:
 def line_parameters(
     pieces: PiecewiseFit, alpha: tuple[str, str], beta: tuple[str, str], rate: tuple[str, str]
 ) -> tuple[Parameter, ...]:
-    """(name, meaning) of α, β and 1/β become the parameters of each piece, with the switches between."""
+    """The parameters of each piece, with the switches between pieces.
+
+    alpha, beta, rate: (name, meaning) of α, β and 1/β.
+    """
     parameters = []
     for piece in range(len(pieces.splits)):
         valid = pieces.range(piece)

@@ -16,8 +16,8 @@ piece has at least three sizes, so that its residuals say something.
 The lines are then fitted once more with weights from the fitted times instead of the measured ones, which
 takes away the bias towards small values (iteratively reweighted least squares).
 
-Neither a message's start nor a byte takes less than no time: where the best line of a piece would have α or β
-below zero, the other one alone is fitted.
+Neither the start of a message nor a byte takes a negative time: where the best line of a piece would have α
+or β below zero, only the other one is fitted.
 
 Every size is also left out once, the pieces searched and fitted without it, and its time predicted:
 `PiecewiseFit.held_out`. That is the error on sizes not shown.
@@ -42,7 +42,7 @@ PENALTY: Final = 5.0
 #: Sizes that a piece has at least.
 LEAST: Final = 3
 MOST_PIECES: Final = 6
-#: How much longer than a larger message a message must have taken to count as disturbed.
+#: A size counts as disturbed if its message took more than so many times as long as a larger one.
 DISTURBED: Final = 1.5
 #: Relative residuals below this are rounding, not noise.
 _RESOLUTION: Final = 1e-5
@@ -147,9 +147,9 @@ def fit_on(sweep: Sweep, splits: Splits) -> PiecewiseFit:
 def disturbed(sweep: Sweep) -> Booleans:
     """Sizes that took longer than `DISTURBED` times a larger size, in fewer than six launches.
 
-    A message needs no longer than a larger one, so something else ran meanwhile; over six launches the
-    median passes over that by itself, and what it still shows is the machine's. At least two thirds of the
-    sizes stay.
+    A message takes no longer than a larger one, so something else ran meanwhile. With six launches or more
+    the median is not moved by that, and what it still shows is the machine. At least two thirds of the sizes
+    are kept.
     """
     least_of_larger = np.minimum.accumulate(sweep.middle[::-1])[::-1]
     slower = sweep.middle > DISTURBED * least_of_larger
@@ -190,7 +190,7 @@ def _held_out(x: Floats, middle: Floats, place: int, splits: Splits, aside: Bool
 
 
 def _predicted(x: Floats, y: Floats, at: float) -> float:
-    """The time at `at` as a line through the points tells it; not above zero where they are too few."""
+    """The time at `at` by the line through the points; −∞ where there are fewer than two points."""
     if len(x) < 2:
         return -math.inf
     u, v = 1 / y, x / x[-1] / y
@@ -199,8 +199,8 @@ def _predicted(x: Floats, y: Floats, at: float) -> float:
 
 
 def _solve(uu: Floats, uv: Floats, vv: Floats, u: Floats, v: Floats) -> tuple[Floats, Floats, Floats]:
-    """α and β, not below zero, that minimise Σ (1 − αu − βv)² from its sums of products, and how far it lies
-    below Σ 1."""
+    """α and β, not below zero, that minimise Σ (1 − αu − βv)², from its sums of products; and how far the
+    minimum lies below Σ 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
         determinant = uu * vv - uv * uv
         determinant = np.where(determinant > 0, determinant, np.nan)
@@ -260,8 +260,8 @@ def design_of(x: Floats, splits: Splits) -> Floats:
 
 
 def _not_below_zero(design: Floats, times: Floats, shown: Booleans) -> Linear:
-    """`fit_times`, with coefficients that would be negative left out. What is left of its piece is a single
-    column of positive numbers, so that one is positive."""
+    """`fit_times` without the coefficients that would be negative. Then one column of positive numbers is
+    left of the piece, so its coefficient is positive."""
     free = fit_times(design, times, shown=shown)
     positive = free.values >= 0
     if positive.all():
@@ -275,10 +275,10 @@ def fit_times(
     scale_of_errors: Floats | None = None,
     shown: Booleans | None = None,
 ) -> Linear:
-    """`fit_linear` of times × launches, by the evidence that there is.
+    """`fit_linear` of times × launches (NaN: none), by the evidence that there is.
 
-    Six launches or more that have every time are fitted each by itself, and the medians; of fewer all times
-    that are `shown` (NaN: there is none).
+    With six launches or more that have every time, the medians are fitted, and each launch by itself. With
+    fewer, all times of the sizes that are `shown`.
     """
     launches = times[:, ~np.isnan(times).any(axis=0)]
     if launches.shape[1] >= MIN_SAMPLES:

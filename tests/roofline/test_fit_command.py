@@ -144,7 +144,7 @@ def test_a_pattern_that_lacks_its_others_is_said(tmp_path: Path) -> None:
     records = [record for record in of_output("models", "prtt.txt") if record.case == "prtt"]
     result = run(fit, saved(tmp_path, records))
     assert result.exit_code == 1
-    assert "models prtt: not all patterns of its model" in result.stderr
+    assert "models prtt: not all patterns of its model were measured" in result.stderr
 
 
 def test_held_out_sizes_of_real_captures_are_predicted_within_ten_per_cent_on_median(tmp_path: Path) -> None:

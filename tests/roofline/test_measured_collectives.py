@@ -140,7 +140,7 @@ def test_messages_that_would_take_no_time_predict_nothing() -> None:
     )
     found = fit_series([SweepTimes(PING_PONG, "half round trip", steep, ()), barrier])
     assert not found.collectives
-    assert "say nothing of messages of its sizes" in found.skipped["osu_barrier"]
+    assert "say nothing about messages of its sizes" in found.skipped["osu_barrier"]
 
 
 @pytest.mark.parametrize(

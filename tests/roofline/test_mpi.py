@@ -156,7 +156,7 @@ def test_each_call_is_held_against_tests_with_as_many_ranks_as_its_communicator_
     for call in ("100 allreduce of 4 ranks", "10 allreduce of 128 ranks", "10 alltoall of 16 ranks"):
         assert f"{call} of 8 B" in words
     assert "it needs 0.0101 % of the run time" in words
-    assert words.endswith("Measured with as many ranks as were nearest to its 128.")
+    assert words.endswith("Measured with the number of ranks nearest to its 128.")
 
 
 def test_collectives_of_more_ranks_are_ceilings_of_their_own_and_the_nearest_counts() -> None:

@@ -10,7 +10,7 @@ from npc.records.launch import Launch
 from npc.records.record import Record, moment
 from npc.validity.rule import Circumstances, rule_of_run
 
-#: Of a launch's time: less is the end of one beside the start of the next, and differences of clocks.
+#: Share of a launch's time; less may be one launch's end and the next one's start, or clocks that differ.
 _LEAST: Final = 0.02
 
 
@@ -35,7 +35,8 @@ class _Span(NamedTuple):
     "launches.jsonl, started and seconds; Hoefler, Belli, SC'15, rule 9 (document the experimental setup)",
 )
 def beside(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
-    """Launches of two jobs that were on one node together, for more than a fiftieth of the time of one."""
+    """Launches of two jobs that ran on one node at the same time, for more than a fiftieth of the time of
+    one."""
     on_node: defaultdict[str, dict[str, _Span]] = defaultdict(dict)
     for record in records:
         launch = circumstances.launches.get(record.raw)

@@ -1,4 +1,4 @@
-"""STREAM, and arrays of programs that count their own bytes, in a cache."""
+"""Arrays that lie in a cache: STREAM's, and those of programs that count their own bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from npc.validity.rule import Circumstances, rule, rule_of_run
 
 _MULTIPLE: Final = 4
 _ARRAYS: Final = 3
-#: What STREAM's three arrays are together, in last-level caches.
+#: Least size of STREAM's three arrays together, in multiples of the last-level caches.
 WORKING_SET: Final = _MULTIPLE * _ARRAYS
 _SOURCE: Final = (
     "McCalpin, stream.c 5.10, instructions 1: each array at least 4 × the sum of all last-level caches used"
@@ -47,8 +47,8 @@ def arrays_in_cache(record: Record, circumstances: Circumstances) -> Iterator[st
     CACHED, "a program whose arrays caches may hold", f"{_SOURCE}; here of all arrays together", level="note"
 )
 def program_in_cache(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
-    """Himeno and HPCG, whose rates are right and whose bytes are not main memory's then; or what the record's
-    mark says, where the file of its node is gone."""
+    """Himeno and HPCG. Their rates are right, but their bytes need not be main memory's. Where the file of
+    the node is gone, the record's mark tells it."""
     cache_sizes = caches_of_small(records, circumstances)
     for place, record in enumerate(records):
         text = record.params.get(CACHED) or cache_sizes.get(place)
@@ -62,7 +62,7 @@ def program_in_cache(records: Sequence[Record], circumstances: Circumstances) ->
 
 
 def caches_of_small(records: Sequence[Record], circumstances: Circumstances) -> dict[int, str]:
-    """By the place of a record of a program whose arrays are small, the bytes of its nodes' caches."""
+    """By the place of a record whose program has small arrays, the bytes of its nodes' last-level caches."""
     cache_sizes = {}
     for place, record in enumerate(records):
         if record.size is None or record.case not in _COUNTING:

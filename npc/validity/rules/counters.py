@@ -11,7 +11,7 @@ from npc.records.series import INTERFACE, MOVED
 from npc.validity.moved import CounterIncrease, notable_increases
 from npc.validity.rule import Circumstances, rule
 
-#: Counters of a record's mark, at most; launches.jsonl has all.
+#: A record's mark names so many counters at most; launches.jsonl has all.
 MARKED: Final = 6
 _WITHIN_NODES: Final = frozenset(("memory", "compute", "noise", "gpu"))
 #: Owners that are no part of the network.
@@ -19,8 +19,11 @@ _OF_NODE: Final = ("cpu ", "mc")
 
 
 def beside(record: Record, circumstances: Circumstances) -> list[CounterIncrease]:
-    """What rose while a record was measured and has to do with it: the node's own in any case; the network's
-    unless it is of memory or compute, of interfaces only the one that it names, if that is a card."""
+    """The counters that rose while a record was measured and that matter to it.
+
+    Those of the node always do. Those of the network do not matter to memory, computing, noise and GPUs.
+    Where the record names a card, other cards do not matter.
+    """
     launch = circumstances.launches.get(record.raw)
     network = catalogue.row_of(record).layer not in _WITHIN_NODES
     cards, named = _cards(record, circumstances), record.params.get(INTERFACE)
@@ -39,7 +42,8 @@ def _cards(record: Record, circumstances: Circumstances) -> set[str]:
 
 
 def _breaks(moved: CounterIncrease, record: Record, circumstances: Circumstances) -> bool:
-    """Whether what was gone is sure to have been needed: of several cards only the record's own is."""
+    """Whether something was gone that was surely needed; of several cards that is only the one that the
+    record names."""
     owner = moved.name.partition(" ")[0]
     if moved.means != "down" or "/" in owner or moved.name.startswith(_OF_NODE):
         return moved.means == "down"

@@ -10,9 +10,9 @@ from npc.records.series import GPU_PROCESSES
 from npc.records.units import format_quantity
 from npc.validity.rule import Circumstances, rule
 
-#: What a GPU does by itself, at every product that takes all of its power; the rest somebody set or broke.
+#: What a GPU does by itself, whenever products take all of its power; anything else is a setting or a fault.
 _ITS_OWN: Final = frozenset(("power cap",))
-#: The least part of the highest clock that a working GPU has: an idle one has a fifth of it.
+#: A GPU that works has this share of its highest clock or more; an idle one has a fifth.
 _WORKING: Final = 0.5
 
 

@@ -1,4 +1,5 @@
-"""What was measured in place of a file system: memory, a page cache, a limit's far side; and a full one."""
+"""Memory or a page cache that was measured instead of a file system; file systems that are full, shared, or
+above their limit."""
 
 from __future__ import annotations
 
@@ -11,15 +12,15 @@ from npc.records.units import format_quantity
 from npc.validity.rule import Circumstances, rule
 from npc.validity.unit_errors import likely_slip
 
-#: What a short test may count too much, as of a link.
+#: A short test may count so many times too much, as over a link (`npc.validity.rules.link`).
 _TOLERANCE: Final = 1.01
 #: File systems that lie in memory (tmpfs(5), Linux's Documentation/filesystems/ramfs-rootfs-initramfs.rst).
 _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
-#: What ``io_paths`` calls the places that somebody else has chosen.
+#: What ``io_paths`` calls the places that nobody named by their path.
 _NOT_NAMED: Final = ("run", "scratch")
-#: The reserve of free space without which blocks are found late and in pieces is a tenth (McKusick et al.).
+#: With less than a tenth of free space, free blocks are found late and in pieces (McKusick et al.).
 _FULL: Final = 0.9
-#: Bytes of others on a node, over its own: journals of file systems are a few percent.
+#: Bytes of others on a node, as a share of the benchmark's own; journals of file systems are a few percent.
 _OTHERS: Final = 0.1
 _SYNCED: Final = ("end_fsync", "fsync", "fdatasync")
 
@@ -60,7 +61,7 @@ def in_memory(record: Record, _: Circumstances) -> Iterator[str]:
 
 @rule(
     "page_cache",
-    "writing that did not wait for the file system, into a memory that holds all of it",
+    "writing that fits into memory and did not wait for the file system",
     "open(2), O_DIRECT; fsync(2); proc(5), vm.dirty_ratio",
 )
 def page_cache(record: Record, circumstances: Circumstances) -> Iterator[str]:
@@ -131,7 +132,7 @@ def _of_data(record: Record) -> bool:
 
 
 def _reads(record: Record) -> bool:
-    """Whether a test of data reads, by its part of a mixed one or its name."""
+    """Whether a test reads, by the direction that the record names or else by the name of the test."""
     return "read" in record.params.get("direction", record.case)
 
 

@@ -14,10 +14,12 @@ from npc.validity.rule import Circumstances, rule
 from npc.validity.traffic import between_nodes
 from npc.validity.unit_errors import likely_slip
 
-#: What a short test may count too much: data still in the sender's and the switch's buffers when the clock
-#: stops. Seen on shaped links with tests of 4 s and more: below 1 %. The smallest slip of units is 2.4 %.
+#: A short test may count so many times too much: data still in the sender's and the switch's buffers when the
+#: clock stops. Seen on shaped links with tests of 4 s and more: below 1 %. Slips of units are 2.4 % at
+#: least.
 _TOLERANCE: Final = 1.01
-#: Of the nominal rate: the kernel's is that of the wire (56 Gb/s of FDR), the nominal one that of the data.
+#: Share of the nominal rate; less is reported. The kernel tells the rate of the wire (56 Gb/s of FDR), the
+#: nominal rate is that of the data.
 _LEAST: Final = 0.9
 #: Of an Ethernet frame of MTU + 14 bytes, TCP's segment has MTU − 52: IPv4 header 20, TCP header 20,
 #: timestamps 12 (RFC 7323).
@@ -35,8 +37,8 @@ _USUAL_MTU: Final = 1500
 def above_link(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """Every bandwidth between nodes, against the interface that the record names, or else all of a node's.
 
-    Several pairs of nodes have a link each; in tests of both directions every node sends over its own. Nodes
-    without a process have none.
+    Each of several pairs of nodes has its own link; in tests of both directions every node sends over its
+    own. Nodes without a process have none.
     """
     if record.metric != "bandwidth" or record.value is None or not between_nodes(record):
         return
@@ -65,7 +67,7 @@ def above_link(record: Record, circumstances: Circumstances) -> Iterator[str]:
 def below_nominal(record: Record, circumstances: Circumstances) -> Iterator[str]:
     """The interface that a record names, or the only one, against ``platform.toml``.
 
-    Of a bad cable or port the lanes that are left work on.
+    A link with a bad cable or port goes on with the lanes that are left.
     """
     known = circumstances.platform.interfaces if circumstances.platform else {}
     name = record.params.get(INTERFACE) or (next(iter(known)) if len(known) == 1 else "")
@@ -78,7 +80,7 @@ def below_nominal(record: Record, circumstances: Circumstances) -> Iterator[str]
 
 
 def _rate(name: str, circumstances: Circumstances, record: Record) -> tuple[float | None, str]:
-    """Bits a second that an interface ran at, by its adapter's ports if it has any, and in words."""
+    """Bits a second that an interface ran at, and the same in words; of an adapter's port if it has any."""
     interfaces, ports = (circumstances.entries(record, kind) for kind in ("interfaces", "rdma"))
     own: Mapping[str, Any] = next(
         (interface for interface in interfaces if interface.get("name") == name), {}
@@ -93,8 +95,8 @@ def _rate(name: str, circumstances: Circumstances, record: Record) -> tuple[floa
 
 
 def _link(record: Record, circumstances: Circumstances) -> tuple[Interface | None, int | None]:
-    """The link of a record and its MTU; of several without a name, all together, since MPI may use them at
-    once."""
+    """The link of a record and its MTU. Where the record names none of several, all together, since MPI may
+    use them at once."""
     known = dict(circumstances.platform.interfaces) if circumstances.platform else {}
     by_name = {entry.get("name"): entry for entry in circumstances.entries(record, "interfaces")}
     name = record.params.get("interface", "")
@@ -113,7 +115,8 @@ def _link(record: Record, circumstances: Circumstances) -> tuple[Interface | Non
 
 
 def _goodput(link: Interface, mtu: int | None) -> tuple[float, str]:
-    """What TCP gets of an Ethernet's rate, and how to say so; of InfiniBand the data rate is the bound."""
+    """What TCP can reach of an Ethernet's rate, and words that say so. For InfiniBand the data rate is the
+    limit."""
     if not link.link.endswith(("GbE", "Gbit/s")):
         return link.data_rate, ""
     mtu = mtu or _USUAL_MTU
@@ -128,7 +131,7 @@ def _processes(record: Record) -> int | None:
 
 
 def _within_a_node_too(record: Record) -> bool:
-    """Whether messages within a node are part of the number; HPCC's least ping-pong is a link's."""
+    """Whether messages within a node are part of the number. HPCC's slowest ping-pong is one over a link."""
     least = record.case == "PingPong" and record.params.get("statistic") == "min"
     all_processes = catalogue.row_of(record).all_processes
     return all_processes and not least and (_processes(record) or 0) > record.nodes

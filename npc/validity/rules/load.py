@@ -11,14 +11,15 @@ from npc.records.record import Record
 from npc.records.series import DISTURBED
 from npc.validity.rule import Circumstances, rule
 
-#: Half of the CPUs taken by others: what uses all of them gets the rest, or waits for its slowest part.
+#: Share of the CPUs that is too much for others: a launch on all CPUs gets the rest, or waits for its slowest
+#: part.
 _TOO_MUCH: Final = 0.5
 #: A process that always computes gets half of a CPU or more beside one that does so as well (sched(7): equal
 #: shares). All CPUs count as used from nine tenths on: a launch also starts, ends and waits.
 _COMPETES: Final = 0.5
 _USED: Final = 0.9
-#: What uses all CPUs loses the share that others take, and 2 % is the least difference that comparisons call
-#: (`npc compare --least`). A daemon's heartbeat lies below it.
+#: Share of the CPUs that is noted: a launch on all CPUs loses the share that others take, and 2 % is the
+#: least difference that `npc compare` reports (``--least``). A daemon that wakes up now and then takes less.
 _NOTICED: Final = 0.02
 _SOURCE: Final = (
     "proc(5), utime and stime of all processes and steal of all CPUs, just before the job and during each "
@@ -51,8 +52,8 @@ class _Busy(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The part of the CPUs that they took. What is stolen was wanted at that moment: it is a part of what
-        the launch and the others used, however many CPUs were idle."""
+        """The share of the CPUs that they took. What the hypervisor took was wanted at that moment: it counts
+        as a share of what the launch and the others used, however many CPUs were idle."""
         of_all = self.cores / self.cpus
         return max(of_all, self.stolen / (self.own + self.cores)) if self.own else of_all
 

@@ -8,13 +8,13 @@ from typing import Final
 from npc.records.record import Record
 from npc.validity.rule import Circumstances, rule
 
-#: The least part of the memory in huge pages for which the rest does not matter.
+#: Where this share of the memory lies in huge pages, the rest does not matter.
 ENOUGH_HUGE: Final = 0.9
 
 
 @rule(
     "huge_pages",
-    "huge pages that were asked for and not had",
+    "huge pages that were asked for and not given",
     "madvise(2), MADV_HUGEPAGE; Linux, Documentation/admin-guide/mm/transhuge.rst",
     level="note",
 )

@@ -87,7 +87,8 @@ def _peak(record: Record, circumstances: Circumstances) -> float | None:
 
 
 def _nodes_worth(record: Record, circumstances: Circumstances) -> float:
-    """How many nodes' peak the cores that computed have: fewer than the nodes', where the record tells it.
+    """To how many nodes the cores that computed amount: fewer than the record's nodes where it tells how many
+    computed.
 
     LIKWID says how many threads ran, HPCG how many in each process; HPCC's Single and Star numbers are of one
     process, whose threads the job's OMP_NUM_THREADS tells.

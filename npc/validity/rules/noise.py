@@ -1,4 +1,4 @@
-"""Cores that the operating system, or somebody else, takes more from than from the others."""
+"""Cores that lose more of their time than others, to the operating system or to somebody else."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from npc.records.record import Record
 from npc.records.series import CORE
 from npc.validity.rule import Circumstances, rule_of_run
 
-#: A step of a parallel program waits for the slowest of its ranks: what a core loses, all of them lose.
+#: Share of its time from which on a core's loss is reported: a parallel program waits for its slowest rank,
+#: so what one core loses all lose.
 _LOST: Final = 0.01
+#: And so many times what the median of the other cores loses.
 _TIMES: Final = 3.0
 
 
@@ -24,8 +26,8 @@ _TIMES: Final = 3.0
     level="note",
 )
 def noisy_core(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
-    """Of the selfish detours of a node's cores: 1 % of the time or more, and three times what the median core
-    of the node loses."""
+    """A core that loses 1 % of its time or more in selfish detours, and three times as much as the median of
+    the node's other cores."""
     nodes: defaultdict[tuple[str, ...], defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for place, record in enumerate(records):
         named = (record.benchmark, record.case, record.metric) == ("noise", "detour", "noise")

@@ -15,7 +15,7 @@ from npc.records.record import Record
 from npc.records.series import RANK_CPUS
 from npc.validity.rule import Circumstances, rule
 
-#: The option --oversubscribe by Open MPI's variables, of version 4 and of 5, and what of them switches it on.
+#: Variables of Open MPI 4 and 5 that do what --oversubscribe does, and the values with which they do.
 _OVERSUBSCRIBE: Final = {
     "OMPI_MCA_rmaps_base_oversubscribe": re.compile(r"1|true|yes|enabled", re.IGNORECASE),
     "PRTE_MCA_rmaps_default_mapping_policy": re.compile(r".*oversubscribe", re.IGNORECASE),
@@ -53,8 +53,8 @@ def oversubscribed(record: Record, circumstances: Circumstances) -> Iterator[str
 
 
 def _bound_to(record: Record) -> float:
-    """The CPUs of the rank that has fewest to itself (`npc.parsers.observed.rank_cpus`); 0 where nobody
-    tells."""
+    """How many CPUs the rank has that has fewest for itself (`npc.parsers.observed.rank_cpus`); 0 where that
+    is not known."""
     counts = []
     for layout in record.params.get(RANK_CPUS, "").split("; "):
         try:
@@ -88,7 +88,8 @@ def ends_share_a_cpu(record: Record, _: Circumstances) -> Iterator[str]:
 
 
 def _ranks(launch: Launch) -> int | None:
-    """The number of ranks that an MPI starter was told; None if it was not, or there is none."""
+    """The number of ranks that an MPI launcher was asked for; None if it was asked for none, or if there is
+    no launcher."""
     starter = next(
         (place for place, word in enumerate(launch.argv) if PurePath(word).name in MPI_STARTERS), None
     )
@@ -101,7 +102,7 @@ def _ranks(launch: Launch) -> int | None:
 
 
 def _may_yield(record: Record, launch: Launch, circumstances: Circumstances) -> str:
-    """What allows Open MPI to give ranks turns on a CPU: an option, else a variable; empty without."""
+    """The option or variable that makes ranks of Open MPI yield their CPU; empty if there is none."""
     if any(re.search(r"oversubscribe$", word, re.IGNORECASE) for word in launch.argv):
         return "--oversubscribe"
     if record.params.get("mpi") in _OTHERS:

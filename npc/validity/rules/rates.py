@@ -31,7 +31,7 @@ _RATE_STEP: Final = 0.01e6
     "Exchange 4·bytes/t_max, MB = 10^6",
 )
 def imb_rate_against_time(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
-    """Each row's MB/s against its own bytes and time."""
+    """The MB/s of each row, compared with its own bytes and time."""
     for group in _rows(records, "statistic"):
         place = _headline(records, group, "bandwidth")
         if place is None or not (count := catalogue.row_of(records[place]).counted):
@@ -56,7 +56,7 @@ def imb_rate_against_time(records: Sequence[Record], _: Circumstances) -> Iterat
     "bandwidth = message rate × message size; OSU osu_mbw_mr.c, perftest_resources.c",
 )
 def bandwidth_against_message_rate(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
-    """Where one row has both: what is off by a prefix shows here."""
+    """Rows that have both numbers: a wrong prefix shows here."""
     for group in _rows(records):
         place, other = (_headline(records, group, metric) for metric in ("bandwidth", "message_rate"))
         if place is None or other is None or not records[place].size:
@@ -116,7 +116,7 @@ def _rows(records: Sequence[Record], *without: str) -> list[list[int]]:
 
 
 def _headline(records: Sequence[Record], group: Sequence[int], metric: str) -> int | None:
-    """The place of the one headline number of `metric`; None if there is none, or are several."""
+    """The place of the one headline number of `metric`; None if there is none or more than one."""
     headlines = [
         place
         for place in group

@@ -14,7 +14,7 @@ from npc.statistics.medians import Summary, summarise
 from npc.validity.rule import Circumstances, rule_of_run
 from npc.validity.traffic import of_messages
 
-#: Below this the two medians are the same for anybody who reads a curve.
+#: Nobody who reads a curve sees a smaller fall than this share.
 _VISIBLE: Final = 0.05
 _METRICS: Final = ("latency", "bandwidth")
 
@@ -27,9 +27,10 @@ _METRICS: Final = ("latency", "bandwidth")
     level="note",
 )
 def falls_with_size(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
-    """A step of the curve downwards by 5 % or more, beyond both intervals where there are any.
+    """A fall of the curve from a size to the next by 5 % or more, and by more than both intervals where there
+    are any.
 
-    Often a protocol switch, which is true and worth knowing; else a disturbance.
+    It is often a protocol switch, which is true and worth knowing; else a disturbance.
     """
     curves: defaultdict[tuple[object, ...], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for place, record in enumerate(records):

@@ -246,7 +246,9 @@ def _of_patterns(cases: Mapping[str, SweepTimes], skipped: dict[str, str]) -> It
         raw = tuple(sorted({path for times in used for path in times.raw}))
         for name, model in recipe(used, sweeps).items():
             yield Fit(name, used[0].source, "pattern", model, raw)
-    skipped.update({times.source.name: "not all patterns of its model were measured" for times in alone.values()})
+    skipped.update(
+        {times.source.name: "not all patterns of its model were measured" for times in alone.values()}
+    )
 
 
 def _prtt(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, FittedModel]:

@@ -2,8 +2,8 @@
 
 The interval is that of `npc.statistics.medians`. It holds whenever measuring stops, so it may decide when to
 stop. It becomes narrower only at `STEPS`, where one sample more is left out on each side. So a case goes on
-to the next step where its interval is too wide, but would not be without these two samples, and where there is
-time for the step: one outlier is worth four more launches, scatter of all launches is not.
+to the next step where its interval is too wide, but would not be without these two samples, and where there
+is time for the step: one outlier is worth four more launches, scatter of all launches is not.
 """
 
 from __future__ import annotations

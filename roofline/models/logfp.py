@@ -7,9 +7,10 @@ wait for the gap g. Measured as the parametrised round trip time of n messages o
     PRTT(n,0,1) = R + (n − 1)·o + max(0, n − f)·(g − o),
 
 two lines that meet at n = f. Each measured n between is tried for f, and the one with the least sum of
-relative squares is taken; f is kept if the second line earns its penalty (`npc.roofline.models.piecewise`) and is the steeper one. Without it
-every message costs the gap from the first on: f = 1. Intervals of o, g and R are those at the f found; f
-itself lies between its two neighbours among the n measured.
+relative squares is taken; f is kept if the second line earns its penalty
+(`npc.roofline.models.piecewise`) and is the steeper one. Without it every message costs the gap from the
+first on: f = 1. Intervals of o, g and R are those at the f found; f itself lies between its two neighbours
+among the n measured.
 
 In LogGP every message costs the gap, R + (n − 1)·g, and in Hockney's model, which has no gap, each of the n
 and the answer are sent one after the other, (n + 1)·T: both are fitted to the same bursts, for comparison.

@@ -9,8 +9,9 @@ a kind: messages back to back (OSU bandwidth tests: bandwidth/size), one at a ti
 An application's own mix decides which part of which curve counts: n_k operations of kind k and size s_k, one
 after another, take at least Σ n_k·t_k(s_k), so it makes at most Σ n_k / Σ n_k·t_k(s_k) operations a second
 and rank. What a collective takes depends on the number of its processes (ibid.), so each call is compared
-with the ceilings of the numbers nearest to that of its communicator. Where only Open MPI counted, which tells
-the class of a collective but not its name, the sum has a range, from the quickest of the class to the slowest.
+with the ceilings of the numbers nearest to that of its communicator. Where only Open MPI counted, which
+tells the class of a collective but not its name, the sum has a range, from the quickest of the class to the
+slowest.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ _READING: Final = (
     "a path of bandwidth b reaches at most I·b, and never more than the peak; the lowest of its lines is its "
     "limit. Circles are ridge points: left of them bytes are the limit, right of them arithmetic. Point at a "
     "diamond to see all about its line. The x axis has several meanings, and one program has a place for "
-    f"each: {INTENSITIES}. The dotted slope is main memory's bandwidth for loads that wait for each other; bars "
-    "above or below a mark are what the network allows its own messages. A click on the name of a line hides "
-    "it: with fewer lines the picture is easier to read."
+    f"each: {INTENSITIES}. The dotted slope is main memory's bandwidth for loads that wait for each other; "
+    "bars above or below a mark are what the network allows its own messages. A click on the name of a line "
+    "hides it: with fewer lines the picture is easier to read."
 )
 
 _MPI_READING: Final = (

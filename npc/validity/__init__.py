@@ -66,7 +66,7 @@ def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[V
             ]
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
             text = f"the rule {rule.name} cannot read an environment.json or launches.jsonl of these records"
-            raise InvalidFile(f"{text}: npc does not write them like this: {error!r}") from error
+            raise InvalidFile(f"{text}: NPC does not write them like this: {error!r}") from error
         violations += of_rule
         if rule.level == "invalid":
             usable -= {finding.place for finding in of_rule}

@@ -135,7 +135,7 @@ def test_where_only_the_class_of_a_collective_is_known_its_cost_is_a_range() -> 
     ]  # fmt: skip
     words = verdict(caller, mpi_ceilings(measured))
     tests = "osu_allgather, 4 ranks on 2 nodes; osu_alltoall, 4 ranks on 2 nodes; osu_latency, 2 ranks"
-    assert f"could go at 132 k/s to 357 k/s ({tests} on 2 nodes), by which" in words
+    assert f"could go at 132 k/s to 357 k/s ({tests} on 2 nodes), depending on which" in words
     assert words.endswith("it needs 0.0014 to 0.0038 % of the run time if nothing overlaps.")
 
 
@@ -176,7 +176,7 @@ def test_collectives_of_more_ranks_are_ceilings_of_their_own_and_the_nearest_cou
     assert "100 allreduce of 8 B, 10 messages of 8 B" in words
     assert (
         "could go at 27.4 k/s (osu_allreduce, 256 ranks on 2 nodes; osu_latency, 2 ranks on 2 nodes): it "
-        "needs 0.0402 % of the run time if nothing overlaps. Measured with as many ranks as were nearest to "
+        "needs 0.0402 % of the run time if nothing overlaps. Measured with the number of ranks nearest to "
         "its 128." in words
     )
 

@@ -345,7 +345,7 @@ def test_arrays_that_caches_hold_are_not_judged_against_main_memory() -> None:
     tightest = bounds(held, with_caches)[0]
     assert (tightest.ceiling.name, tightest.flops) == ("L1 load", 150e9)
     words = verdict(held, with_caches)
-    assert "less than 12 times the last-level caches (33 MB): it is not held against main memory" in words
+    assert "less than 12 times the last-level caches (33 MB): it is not compared with main memory" in words
     assert "It can become not more than 7.5 times as fast" in words
     scene = compose(replace_roofline(machine(), applications=(held,)))
     assert scene is not None

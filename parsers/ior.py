@@ -113,7 +113,8 @@ def _run(version: str, lines: str, place: Mapping[str, str]) -> Iterator[Reading
         params["direct"] = "1" if _DIRECT.search(words) else "0"
     error = _ERROR.search(lines)
     if error or not any(rows for _, rows in tables):
-        yield failed("write", "bandwidth", error[1] if error else _why(lines), params=params)
+        for operation in dict.fromkeys(name for name, _ in _REPETITION.findall(lines)) or ("write",):
+            yield failed(operation, "bandwidth", error[1] if error else _why(lines), params=params)
     for own_lines, rows in tables if not error else ():
         yield from _table(rows, own_lines, params, version)
 

@@ -137,3 +137,12 @@ def test_each_table_of_stream_has_its_own_threads() -> None:
     both = parsers.parse("stream", text[: text.rindex("Solution Validates")] + of_one)
     assert table > threads and one != two
     assert {r.params.get("threads") for r in both} == one | two
+
+
+def test_a_run_of_ior_without_its_summary_fails_as_the_operation_that_it_was() -> None:
+    lines = (
+        text_of("ior", "v4.0.0_O_direct.txt").partition("Summary of all tests")[0].splitlines(keepends=True)
+    )
+    assert any(line.startswith("read ") for line in lines)
+    (reading,) = parsers.parse("ior", "".join(line for line in lines if not line.startswith("write")))
+    assert (reading.case, reading.value, reading.status) == ("read", None, "failed: no summary was printed")

@@ -1,4 +1,4 @@
-"""How a launch and what a parser read in its output become records: the only place, whoever asks.
+"""How a launch and what a parser read in its output become records: this is the only place.
 
 ``npb`` has the readings already, `npc.parsers.run.collect` reads them again from the raw files. Both get the
 same records here.
@@ -16,7 +16,7 @@ from npc.records.record import OK, InvalidRecord, Record
 from npc.records.series import ENERGY_SOURCE, INTERFACE, RECEIVED, SIZE_NAMES, repeats_size
 from npc.records.units import parse_size
 
-#: A record needs a metric, also that of a launch which gave no number at all.
+#: The metric of a record without a number: every record needs one.
 UNREAD: Final = "time"
 #: What the cases of tests over the kernel's sockets begin with.
 _SOCKETS: Final = ("tcp", "udp", "sctp")
@@ -36,11 +36,12 @@ class Origin(NamedTuple):
 
 
 def records_of(launch: Launch, readings: Iterable[Reading], origin: Origin, raw: str) -> Iterator[Record]:
-    """One record a reading; one that failed where there is none. raw: as the records shall name it.
+    """One record for each reading; for a launch without readings one record that says why. raw: path of the
+    raw file as the records name it.
 
-    The numbers of a launch that failed are kept, and nobody uses them unasked: they have its status. Where
-    there are no numbers, who made the launch knows better than the parser of an empty text why. But where the
-    launch has failed in one of its rows, the others are good.
+    The numbers of a failed launch are kept, but they get its status, so that nobody uses them. Where there
+    are no numbers, the launch's status counts, which knows more than the parser of an empty text. Where one
+    of the readings has the launch's status itself, only this row has failed, and the others are good.
     """
     readings = list(readings) or [unread(launch)]
     readings = [*readings, *_goodput(launch, readings), *_energy(launch, readings)]
@@ -71,7 +72,8 @@ def _energy(launch: Launch, readings: Sequence[Reading]) -> Iterator[Reading]:
 
 
 def _goodput(launch: Launch, readings: Sequence[Reading]) -> Iterator[Reading]:
-    """What arrived of the rates that only a sender counts, where the launch tells the part that did."""
+    """Rates at which data arrived, made of those that only the sender counted, where the launch knows which
+    share arrived."""
     if RECEIVED not in launch.params:
         return
     received = {reading.metric for reading in readings if reading.params.get("side") != "send"}
@@ -86,7 +88,7 @@ def _goodput(launch: Launch, readings: Sequence[Reading]) -> Iterator[Reading]:
 
 
 def unread(launch: Launch, reason: str = "nothing in the output that could be read") -> Reading:
-    """The reading of a launch that gave none."""
+    """The reading that stands for a launch without any."""
     status = launch.status if launch.status != OK else f"failed: {reason}"
     return Reading(launch.case or tool_of(launch.argv), UNREAD, None, status=status)
 
@@ -100,7 +102,7 @@ def record_of_failure(
     nodes: int = 1,
     hosts: tuple[str, ...] = (),
 ) -> Record:
-    """The record of launches that were not made; nodes, hosts: on which they were to be."""
+    """The record that stands for launches that never started. nodes, hosts: where they were to run."""
     where = {"nodes": nodes, "hosts": hosts, **origin._asdict()}
     return Record.of(Reading(case, UNREAD, None, status=status), time=time, raw=raw, **where)
 
@@ -121,7 +123,7 @@ def _record(launch: Launch, reading: Reading, origin: Origin, raw: str) -> Recor
     params = {
         name: text
         for name, text in {**launch.params, **reading.params}.items()
-        # What sockets send goes over the interface. RDMA's two ends only meet at its address.
+        # Sockets send over this interface. RDMA only uses its address to connect.
         if (name != INTERFACE or over_sockets) and not repeats_size(name, text, size)
     }
     status = reading.status

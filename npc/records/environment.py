@@ -1,4 +1,4 @@
-"""What is read of an ``environment.json`` (docs/files.md), by type: a part that is not so says nothing."""
+"""The keys of an ``environment.json`` (docs/files.md) that are read by type; a wrong type drops a key."""
 
 from __future__ import annotations
 
@@ -157,14 +157,14 @@ class _EnvironmentFile(msgspec.Struct):
 
 
 def read_environment(path: Path) -> dict[str, Any] | None:
-    """The content of an ``environment.json``, without those parts that are not what they should be; None
-    where there is none, or none that could be read."""
+    """The content of an ``environment.json`` without keys of a wrong type; None where there is no such file,
+    or where it cannot be read."""
     document = read_json(path)
     return whole_parts(document) if isinstance(document, dict) else None
 
 
 def whole_parts(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Those parts of an environment that are what they should be, and all that nobody reads by type."""
+    """The keys of an environment that have the right type, and all that nobody reads by type."""
     return {name: part for name, part in document.items() if name not in _TYPES or _fits(part, _TYPES[name])}
 
 

@@ -1,19 +1,19 @@
 """The history of a platform: monthly CSV files of records, append-only, and a cache that makes them fast.
 
 ``history/PLATFORM/2026-11.csv`` holds the records measured in November 2026, UTC, one line each: a header and
-rows as in ``records.csv``. Anything reads them; nothing is ever changed but the end of a file. A night is one
-value of the column ``run`` (`night_name`); records of the nights' re-measurements carry the parameter
-`REMEASURED`. Crashes and full disks leave whole rows only: what stands behind the last line end of a file is
-half a row of a writer that was killed, readers pass over it, and the next append cuts it off.
+rows as in ``records.csv``. Any tool can read them; only the end of a file is ever changed. A night is one
+value of the column ``run`` (`night_name`); records of a night's second measurement have the param
+`REMEASURED`. A crash or a full disk leaves whole rows: what follows the last line end of a file is half a row
+of a writer that was killed. Readers skip it, and the next append cuts it off.
 
-Identical rows are appended once, so a night that was cut can simply be appended again, and two histories
-merge. A file with other columns (an older version's, another tool's) is read with the defaults of `DEFAULTS`,
-and left as it is; rows of its month then go into ``2026-11.2.csv``. Without a ``run`` a day (of ``time``) is
-a night, without a ``platform`` it is the folder's.
+A row that is there already is not appended again: so a night that was cut can be appended once more, and two
+histories can be merged. A file with other columns (an older version's, another tool's) is read with the
+defaults of `DEFAULTS`, and left as it is; new rows of its month go into ``2026-11.2.csv``. A row without
+``run`` is of the night of its day (of ``time``), one without ``platform`` of the folder's platform.
 
-The cache ``.cache.sqlite`` knows of each row where it is, and what judging needs of it. A file that has
-another size or time than when it was indexed is indexed again. The cache is made anew whenever it cannot be
-read, and in memory where the folder is somebody else's; deleting it costs nothing but time.
+The cache ``.cache.sqlite`` has the place of each row, and what judging needs of it. A file whose size or time
+has changed is indexed again. A cache that cannot be read is made anew, and one that cannot be written is kept
+in memory; deleting it costs nothing but time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NEEDED: Final = ("time", "metric", "value")
 _MONTH: Final = re.compile(r"\d{4}-\d{2}(\..+)?\.csv")
 #: Version of the cache: raised when its tables change, or what identifies a series.
 _SCHEMA: Final = 5
-#: How long an append may hold its lock (s): of a holder on another host that died, it is free then.
+#: Seconds after which the lock of an append is free: its holder may have died on another host.
 _APPENDING_S: Final = 600.0
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS file (name TEXT PRIMARY KEY, state TEXT);
@@ -62,7 +62,7 @@ CREATE INDEX IF NOT EXISTS entry_night ON entry (night);
 
 
 class InvalidHistory(InvalidFile):
-    """A file in a history's folder that is none of its files; the message names it and the mend."""
+    """A file in a history's folder that does not belong there; the message names it and what to do."""
 
 
 class HistoryRow(NamedTuple):
@@ -87,7 +87,8 @@ class HistoryRow(NamedTuple):
 
 
 class LastMeasured(NamedTuple):
-    """The last night that measured a benchmark on a group of hosts."""
+    """The last night in which a benchmark had a record from a group of hosts; one for usable records, one for
+    others."""
 
     #: Name of the benchmark's folder.
     benchmark: str
@@ -139,7 +140,8 @@ class History:
     """The records of one folder, ``history/PLATFORM``. Raises `InvalidHistory`, and OSError as the file
     system does.
 
-    Several processes may use it at once: who appends holds a lock. say: is told which file is read.
+    Several processes may use it at once: whoever appends holds a lock. say: is called with a line for each
+    file that is read.
     """
 
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
@@ -148,10 +150,11 @@ class History:
         self._cache: sqlite3.Connection | None = None
 
     def append(self, records: Iterable[Record]) -> int:
-        """Append those records that are not in yet, and return how many they were.
+        """Append those records that are not there yet, and return their number.
 
-        On return they are on the disk. Where that fails (OSError: a full disk), no row of the file being
-        written is added, files of earlier months may have theirs; appending again does the rest.
+        When it returns they are on the disk. Where it fails (OSError: a full disk), the file that was being
+        written is as before, but those of earlier months may have their new rows; appending again does the
+        rest.
         """
         by_month: dict[str, list[tuple[str, ...]]] = {}
         for record in records:
@@ -162,7 +165,7 @@ class History:
         added = 0
         with only_one(self.folder / LOCK, limit_s=_APPENDING_S, wait_s=math.inf):
             for month, rows in sorted(by_month.items()):
-                # A row that is the same is of the same night.
+                # An identical row can only be of the same night.
                 nights = {row[COLUMNS.index("run")] for row in rows}
                 known = {_cells(record) for night in nights for record in self.records(run=night)}
                 new = [row for row in dict.fromkeys(rows) if row not in known]
@@ -218,8 +221,8 @@ class History:
             yield HistoryRow(series[number], night, time, value, status, hosts[where], bool(again), disturbed)
 
     def places(self) -> list[LastMeasured]:
-        """Where the benchmarks ran, and when last: of each group of hosts its last usable record, and its
-        last one without use."""
+        """Where each benchmark ran, and when last: for each group of hosts the last night with a usable
+        record, and the last one with a record that must not be used."""
         rows = self._refreshed().execute(
             "SELECT benchmark, hosts, MAX(night), status FROM entry JOIN series ON series.id = series"
             " WHERE again = 0 AND hosts != '' GROUP BY benchmark, hosts, status = 'ok'"
@@ -238,7 +241,7 @@ class History:
 
     @property
     def problems(self) -> list[str]:
-        """Rows that cannot be true, each as ``file:line: reason``; they hide no others."""
+        """Rows that cannot be true, each as ``file:line: reason``. All other rows are used."""
         rows = self._refreshed().execute("SELECT file, line, reason FROM problem ORDER BY file, line")
         return [f"{self.folder / name}:{line}: {reason}" for name, line, reason in rows]
 
@@ -260,7 +263,7 @@ class History:
     # The cache
 
     def _refreshed(self) -> sqlite3.Connection:
-        """The cache, with everything in it that the files have."""
+        """The cache, which then has all that is in the files."""
         path = self.folder / CACHE
         for place in (path, path, None):
             try:
@@ -292,7 +295,8 @@ class History:
                     cache.execute("INSERT INTO file VALUES (?, ?)", (name, state))
 
     def _changed(self, cache: sqlite3.Connection) -> dict[str, str]:
-        """The files that are not as they were indexed, with their states; empty for one that is gone."""
+        """Files that have changed since they were indexed, with their states now; the state of a file that is
+        gone is empty."""
         known = dict(cache.execute("SELECT name, state FROM file"))
         states = {path.name: path.stat() for path in self.files()}
         now = {name: f"{state.st_size} {state.st_mtime_ns}" for name, state in states.items()}
@@ -302,7 +306,7 @@ class History:
 
     def _index(self, cache: sqlite3.Connection, path: Path) -> None:
         numbers = _numbers(cache)
-        #: What a record says of its series → the number of that.
+        #: Fields of a record that tell its series → that series' number.
         known: dict[tuple[object, ...], int] = {}
         entries, problems = [], []
         for start, line, record in _rows(path):
@@ -348,9 +352,9 @@ def _csv(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _header(path: Path) -> list[str]:
-    """The columns of a file; none if it does not exist or has not one whole line.
+    """The columns of a file; none if it does not exist, or has no whole line.
 
-    Raises `InvalidHistory` where those that every row needs are not among them.
+    Raises `InvalidHistory` where one of those that every row needs is missing.
     """
     try:
         with open_regular(path, LARGEST_TABLE) as stream:

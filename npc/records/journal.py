@@ -14,9 +14,9 @@
 ``judged``     ``verdict``, ``suspects``
 ``ended``      ``verdict``; with ``cut`` where a later night had to end it
 ``pruned``     its raw runs are gone
-``left``       ``why``: retention does not touch them, not now and not later
+``left``       ``why``: retention never removes its raw runs
 
-Whatever is not there has to be done again, and all of it may be: records are not appended twice.
+What is not in the journal is done again. That does no harm, because records are not appended twice.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from npc.records.record import moment
 JOURNAL: Final = "nights.jsonl"
 _DAY_S: Final = 86400.0
 _LEAST_S: Final = 20 * 3600.0
-#: Nobody has cron run a night more often.
+#: The shortest time between two nights that cron starts regularly.
 _OFTEN_S: Final = 3 * 3600.0
 
-#: first: the night's own measurement; again: of the suspicious ones on the same nodes; pairs: the matrix.
+#: first: the night's own measurement; again: of what was suspicious, on the same nodes; pairs: the matrix.
 Kind = Literal["first", "again", "pairs"]
 
 
@@ -115,13 +115,14 @@ class Journal:
         self._read = 0
 
     def note(self, night: str, event: str, **details: object) -> None:
-        """Append a line and see it onto the disk."""
+        """Append a line; when it returns the line is on the disk."""
         append_line(self.path, {"time": now(), "night": night, "event": event, **details})
 
     def entries(self) -> list[JournalEntry]:
-        """All nights, in the order in which they began. Lines that nobody wrote are passed over.
+        """All nights, in the order in which they began. Lines that are no events of a night are skipped.
 
-        A night asks several times: only what was appended since the last time is read, into the same entries.
+        A night calls it several times: only what was appended since the last call is read, into the same
+        entries.
         """
         if self._read and (not self.path.exists() or self.path.stat().st_size < self._read):
             self._nights, self._read = {}, 0  # it is another file
@@ -169,10 +170,11 @@ def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
 
 
 def missed(nights: Sequence[JournalEntry], now: datetime) -> int:
-    """How many nights did not begin between the last one and `now`, by the usual time from one to the next.
+    """How many nights should have begun between the last one and `now`, but did not.
 
-    That is the median of the last ten. Less than `_LEAST_S` it is only where they come regularly, as twice a
-    day: whoever runs several in a row has missed none. Before there are three a night is a day.
+    The usual time from one night to the next is the median of the last ten, or a day while there are fewer
+    than three. It counts as less than `_LEAST_S` only where nights come regularly, as twice a day: somebody
+    who starts several in a row has missed none.
     """
     from statistics import median
 

@@ -1,9 +1,9 @@
-"""A launch: one fresh process of a tool, what it was told, where it ran and how it ended.
+"""A launch: one fresh process of a tool, its arguments, where it ran and how it ended.
 
 ``npb`` and ``npc records sample`` write the same folder, so that one reader understands both::
 
     launches.jsonl     a header line {"tool", "planned", "job", "seed"}, then one line a launch, as it ends;
-                       between them {"planned", "awaited"} where a round goes on with what is not yet known
+                       between them {"planned", "awaited"} where more launches follow than were planned
     raw/0007.out       what the tool printed, byte for byte (for npb: the client)
     raw/0007.err       its stderr; npb adds 0007.server.out and 0007.server.err
 
@@ -28,23 +28,23 @@ from npc.files import LARGEST_TABLE, InvalidFile, naming, parse_json, read_bytes
 from npc.records.record import OK
 
 LAUNCHES: Final = "launches.jsonl"
-#: What the node of the launches is like (`npc.machine.environment`).
+#: Describes the node of the launches (`npc.machine.environment`).
 ENVIRONMENT: Final = "environment.json"
 RAW: Final = "raw"
-#: ``mpirun`` draws a line of hyphens above and below what it has to say itself; Open MPI's has 74, and stands
-#: behind what a rank left without a line end.
+#: ``mpirun`` prints a line of hyphens above and below its own messages. Open MPI's has 74; it may stand
+#: behind the last line of a rank, where that has no line end.
 _RULE: Final = re.compile("-{40,}")
 _GLUED_RULE: Final = re.compile(r"(?<=[^-\n])-{74}$", re.MULTILINE)
 #: What Slurm's daemon and ``mpirun`` say when a job is ended from outside.
 _ENDED_BY: Final = re.compile(r"slurmstepd\S*: error: \*\*\* .* \*\*\*|mpirun: Forwarding signal \d+ to job")
-#: What says nothing: rules, the trace of ``bash -x`` (JUBE's own job scripts have it), qsub's last line.
+#: Lines that tell nothing: rules, the trace of ``bash -x`` (JUBE's own job scripts use it), qsub's last line.
 _NOTHING: Final = re.compile(r"[-=*\s]*|\++ .*|Exiting\.")
-#: Open MPI's help texts of a full disk or a missing right, as of its session's folder.
+#: Open MPI's help texts about a full disk or a missing right, for example in the folder of its session.
 _KEPT_OUT: Final = re.compile(r"^ +(?:Directory|File|Filename|Path): +(/\S+)\n +Error: +(.+)$", re.M)
 #: A variable that is set for a program, before it or behind ``env``.
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
-#: What people put before a tool → its options whose value is the next word, and what its own first word looks
-#: like if it has one (taskset's CPUs, timeout's duration, chrt's priority; ``ip netns exec NAME``).
+#: Command that people put before a tool → its options whose value is the next word, and patterns of its own
+#: words before the tool (taskset's CPUs, timeout's duration, chrt's priority; ``ip netns exec NAME``).
 _PREFIXES: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
     name: (frozenset(options.split()), tuple(own.split()))
     for name, options, own in (
@@ -94,7 +94,7 @@ class Launch:
     params: Mapping[str, str] = field(default_factory=dict)
     #: How many nodes it ran on.
     nodes: int = 1
-    #: Their hosts, the server first; empty if not known.
+    #: Where it ran: the nodes' hosts, the server first; empty if not known.
     hosts: tuple[str, ...] = ()
     #: Path of the tool's output, relative to the folder; empty where there is none.
     raw: str = ""
@@ -148,9 +148,10 @@ class Launches:
 
 
 def command_of(argv: Sequence[str]) -> list[str]:
-    """The tool's own words, behind what people put before a tool (``taskset -c 1 env X=Y qperf HOST``).
+    """The tool's own command line, without what people put before a tool (``taskset -c 1 env X=Y qperf
+    HOST``).
 
-    All words where no tool follows (``nice -n 5``, ``ip link``).
+    The whole line where no tool follows (``nice -n 5``, ``ip link``).
     """
     words = list(argv)
     while words:
@@ -199,9 +200,9 @@ def batch_job() -> str:
 def last_words(path: Path) -> str:
     """Why a program failed, in one line of at most 200 characters, from the end of what it printed.
 
-    A line ``unavailable: …`` before all others; then a file that the launcher could not have; else the
-    program's own last line; else the first comment of those who ran it (``mpirun`` frames what it says of a
-    rank that failed by rules).
+    The first of these that is there: a line ``unavailable: …``; a file that the launcher could not open or
+    write; the program's own last line; the first message of the launcher or the batch system (``mpirun``
+    prints its messages about a failed rank between two rules).
     """
     text = read_end(path, 16384)
     framed = False
@@ -222,7 +223,7 @@ def last_words(path: Path) -> str:
 
 
 class LaunchLog:
-    """Appends launches to ``launches.jsonl``; each line is on its way to the disk before the next launch."""
+    """Appends launches to ``launches.jsonl``. Each line is handed to the system before the next launch."""
 
     def __init__(self, folder: Path, tool: str, planned: int, seed: int | None = None) -> None:
         """Make `folder` and its ``raw``; raises OSError, FileExistsError if it holds launches already."""
@@ -236,7 +237,7 @@ class LaunchLog:
         self._write(dataclasses.asdict(launch))
 
     def expect(self, planned: int, awaited: LeastKnownMedian | None) -> None:
-        """Note that there will be `planned` launches in all, and what the further ones are for."""
+        """Write that there will be `planned` launches in all, and what the further ones are for."""
         self._write({"planned": planned, "awaited": dataclasses.asdict(awaited) if awaited else None})
 
     def close(self) -> None:
@@ -280,7 +281,8 @@ def _launch(value: Any) -> Launch:
 
 
 def read_launches(folder: Path) -> Launches:
-    """Launches of a folder. Raises FileNotFoundError without ``launches.jsonl``, InvalidFile for bad ones."""
+    """The launches of a folder. Raises FileNotFoundError without ``launches.jsonl``, and
+    `npc.files.InvalidFile` where one of its lines is no launch."""
     path = folder / LAUNCHES
     lines = read_bytes(path, LARGEST_TABLE).split(b"\n")
     lines.pop()  # what follows the last line end: nothing, or the half-written line of a killed writer

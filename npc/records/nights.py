@@ -7,8 +7,9 @@ Which of its rows count is decided for each group of hosts by itself:
 - of the usable rows those count that others did not disturb, or all where others disturbed all of them;
 - where all of these are of the second measurement, because others disturbed the first one, or it failed, or
   there is none, the second stands for the first; else the two are kept apart;
-- a lie is one, however often it is measured: where a lie detector caught the first measurement (``invalid``
-  for another reason than others on the CPUs) and nothing of it is usable, the second does not stand for it.
+- where a rule of validity caught the first measurement (``invalid`` for another reason than others on the
+  CPUs) and nothing of it is usable, the second does not stand for it: what cannot be true does not become
+  true by measuring it again.
 
 The night's *value* is the median of all samples of the first measurement that count, over all groups of
 hosts, and what was *measured again* that of the second. Where nothing is usable there is no value: neither a
@@ -49,13 +50,13 @@ class SeriesNight:
         for row in every:
             if row.status == OK and row.value is not None:
                 groups.setdefault(row.hosts, []).append(row)
-        lies = _invalid_first(every) - invalid_by_others(every)
+        violations = _invalid_first(every) - invalid_by_others(every)
         first: list[HistoryRow] = []
         again: list[HistoryRow] = []
         for hosts, usable in groups.items():
             counting = [row for row in usable if not row.disturbed] or usable
-            is_lie = tuple(sorted(hosts)) in lies and all(row.remeasured for row in usable)
-            if all(row.remeasured for row in counting) and not is_lie:
+            violates = tuple(sorted(hosts)) in violations and all(row.remeasured for row in usable)
+            if all(row.remeasured for row in counting) and not violates:
                 first += counting
             else:
                 first += [row for row in counting if not row.remeasured]
@@ -80,7 +81,7 @@ class SeriesNight:
 
     @property
     def value_again(self) -> float | None:
-        """That of its second measurement, None without one."""
+        """The same of its second measurement; None without one."""
         return median(samples_of(self.again)) if self.again else None
 
     @property
@@ -111,7 +112,8 @@ def series_nights(rows: Iterable[HistoryRow]) -> dict[Series, dict[str, SeriesNi
 
 
 def begun(rows: Iterable[HistoryRow], also: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Night → the time of its first row, the oldest first. also: the same of nights that may have none."""
+    """Night → the time of its first row, the oldest first. also: night → time, of nights that may have no
+    row."""
     first: dict[str, str] = {}
     for row in rows:
         first[row.run] = min(first.get(row.run, row.time), row.time)

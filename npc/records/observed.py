@@ -159,7 +159,8 @@ def parse_document(text: str | bytes) -> dict[str, Any]:
 
 
 def part_of(document: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
-    """The part under `key`; None where there is none. Raises ValueError for one that is not whole."""
+    """The part under `key`; None where there is none. Raises ValueError for one that lacks a key, or has one
+    of a wrong type."""
     part = document.get(key)
     if not part:
         return None

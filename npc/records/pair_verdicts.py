@@ -53,7 +53,7 @@ class PairResult(msgspec.Struct, frozen=True):
 class PairSuspect(Suspect):
     """Whom the pairs of one run blame."""
 
-    #: Whether it does not answer, rather than slowly.
+    #: Whether it does not answer at all; False for one that is slow.
     dead: bool
     #: How to look closer, in words.
     closer: str
@@ -88,12 +88,12 @@ class Localisation(msgspec.Struct, frozen=True, kw_only=True):
     suspects: tuple[PairSuspect, ...]
     #: Sentences about what the measurements cannot decide.
     undecided: tuple[str, ...]
-    #: The thresholds in words.
+    #: The thresholds, in words.
     rule: tuple[str, ...]
 
     def conclusion(self, suspects: Sequence[str], most: int = 6) -> str:
-        """Who is to blame in one sentence. suspects: their names in the words that suit; at most `most` of
-        them are named."""
+        """Who is to blame, in one sentence. suspects: their names as people know them; at most `most` of them
+        are named."""
         if suspects:
             return f"to blame: {several(suspects, most)}"
         return "nobody is to blame" if self.healthy else "too few measurements to blame anybody"

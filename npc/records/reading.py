@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-#: The status of a reading and of a record whose value may be used; every other says why not.
+#: Status of a reading or a record whose value may be used. Any other status says why it may not.
 OK: Final = "ok"
 #: The param that says what to know of a good number. It is a circumstance: no series differs by it.
 NOTE: Final = "note"
 #: Characters that a text from elsewhere may have at most: no name, version or reason is that long.
 LONGEST: Final = 2000
-#: What would move a terminal's cursor, end a row or turn its direction → what is seen instead.
+#: Character that would move a terminal's cursor, end a row or turn its direction → what is shown instead.
 _SHOWN: Final = (
     {code: 0x2400 + code for code in range(32)}
     | {127: 0x2421}
@@ -22,7 +22,7 @@ _SHOWN: Final = (
 
 
 def is_plain(text: str) -> bool:
-    """Whether `plain` would leave a text as it is, for sure."""
+    """Whether `plain` certainly leaves a text as it is. False is no proof that it does not."""
     return text.isprintable() and len(text) <= LONGEST
 
 
@@ -58,7 +58,7 @@ def failed(
 ) -> Reading:
     """The reading of a test that gave no number; `reason` is shortened to one line.
 
-    One that begins with ``unavailable: `` is the status: the program itself says what it lacks.
+    A reason that begins with ``unavailable: `` is the status as it is: the program says itself what it lacks.
     """
     words = " ".join(reason.split())[:200]
     status = words if words.startswith("unavailable: ") else f"failed: {words}"

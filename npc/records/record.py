@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from npc.files import LARGEST_TABLE, InvalidFile, open_regular, parse_json, write_whole
-from npc.records.reading import OK as OK  # who has records wants this name, too
+from npc.records.reading import OK as OK  # whoever reads records imports it from here
 from npc.records.reading import Reading, is_plain, plain
 from npc.records.units import METRICS
 
-#: What a tool or a file may say freely: it is shown on terminals, and stays a cell that a CSV reader takes.
+#: Fields with texts of tools or files. `plain` cleans them for terminals and for readers of CSV.
 _TEXTS: Final = ("platform", "benchmark", "case", "job", "run", "status", "tool_version", "raw")
 
 
@@ -63,7 +63,7 @@ class Record:
     size: int | None = None
     #: How many nodes it was measured on.
     nodes: int = 1
-    #: Their hosts in the order of their roles, the server first; empty if not known.
+    #: The nodes' hosts in the order of their roles, the server first; empty if not known.
     hosts: tuple[str, ...] = ()
     #: The batch system's name for the job; empty outside of one.
     job: str = ""
@@ -71,8 +71,8 @@ class Record:
     run: str = ""
     #: Which launch of the case it was, from 0.
     sample: int = 0
-    #: `OK`, or why the value must not be used: ``failed: …``, ``invalid: …``, ``timeout: …``, ``unavailable:
-    #: …``.
+    #: `OK`, or why the value must not be used; it begins with ``failed``, ``invalid``, ``timeout`` or
+    #: ``unavailable``.
     status: str = OK
     #: As the tool tells it; empty if it does not.
     tool_version: str = ""
@@ -129,9 +129,9 @@ class Record:
         return self.status == OK
 
 
-#: Whole numbers are below: they have 63 bits, as the history's index keeps them.
+#: Whole numbers must be below this: the history's cache stores 63 bits.
 _MOST: Final = 2**63
-#: Params that are numbers wherever they stand, as all who read them rely on.
+#: Params that must be numbers, because whoever reads them takes them as such, and how they are read.
 _NUMBERS: Final[Mapping[str, Callable[[str], float]]] = {
     **dict.fromkeys(
         ("ranks", "waiting", "communicator", "processes", "writers", "largest_size", "line"), int

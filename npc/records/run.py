@@ -17,7 +17,7 @@ _RUN: Final = "[0-9]" * 6
 def records_file(path: Path) -> Path:
     """The file of records that `path` means: itself, a run's, or that of the newest run in it.
 
-    Where there is none, the folder that should hold it, or `path`: `read_run` says what is missing.
+    Where there is none, the folder that should hold it, or `path`; `read_run` says what is missing there.
     """
     if path.is_dir() and not (path / RECORDS).is_file():
         runs = sorted(path.glob(_RUN))
@@ -27,7 +27,8 @@ def records_file(path: Path) -> Path:
 
 
 def no_such_run(path: Path) -> str:
-    """The line for who named a run that is not there: the newest one, or what makes one."""
+    """The message for somebody who named a run that does not exist: it names the newest run, or the command
+    that makes one."""
     runs = sorted(path.parent.glob(_RUN)) or sorted(Path("runs").glob(_RUN))
     known = f"the newest run is {runs[-1]}" if runs else "npc characterise makes a run"
     return f"{path} does not exist: {known}"
@@ -36,8 +37,8 @@ def no_such_run(path: Path) -> str:
 def read_run(run: str | Path) -> list[Record]:
     """Records of a run's folder (its ``records.csv``) or of a CSV file.
 
-    Raises FileNotFoundError with the command that makes the records if there are none yet, or with what to
-    name in place of what is no run, and `npc.InvalidRecord` with file and line on a bad row.
+    Raises FileNotFoundError, which names the command that makes the records if there are none yet, or what to
+    name instead of a folder that is no run; and `npc.InvalidRecord` with file and line for a bad row.
     """
     path = Path(run)
     if path.is_dir():

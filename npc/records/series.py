@@ -37,7 +37,8 @@ RECEIVED: Final = "received"
 REMEASURED: Final = "remeasured"
 #: The share of the CPUs that others took meanwhile (`npc.validity.disturbance`).
 DISTURBED: Final = "disturbed"
-#: Bytes of the last-level caches beside which a program's arrays are small (`npc.validity.rules.cache`).
+#: Bytes of the last-level caches, where a program's arrays are too small beside them
+#: (`npc.validity.rules.cache`).
 CACHED: Final = "cached"
 #: Counters of errors, losses and congestion that rose meanwhile, by node (`npc.validity.rules.counters`).
 MOVED: Final = "moved"
@@ -113,7 +114,8 @@ def qualifiers(params: Mapping[str, str]) -> dict[str, str]:
 
 
 def placement(params: Mapping[str, str]) -> dict[str, str]:
-    """The CPUs, the interface and the device: of these a ceiling is the best that one run has tried."""
+    """On which CPUs, interface and device it ran. A ceiling is the best of the placements that one run has
+    tried."""
     return {name: text for name, text in params.items() if name in _PLACEMENT}
 
 

@@ -1,6 +1,6 @@
 """Units: what a tool prints becomes SI base units once, at the parser's edge.
 
-A metric has exactly one unit (`METRICS`), so a bare number is never in doubt. Sizes are bytes;
+A metric has exactly one unit (`METRICS`), so the unit of a bare number is always known. Sizes are bytes;
 the suffixes follow qperf and the IEC: ``K``/``KiB`` is 1024, ``k``/``kB`` is 1000. For people a size is
 written in binary units (`format_size`), a rate and an amount moved in decimal ones (`format_quantity`).
 """
@@ -23,8 +23,8 @@ class Metric(NamedTuple):
 
     @property
     def may_be_zero(self) -> bool:
-        """Whether 0 is a measurement: counts and shares, and what is neither good nor bad. Of a rate or a
-        time it is what a tool prints below its resolution."""
+        """Whether 0 can be a measurement: yes for counts, shares and metrics without a good direction. A rate
+        or a time of 0 is one below the tool's resolution."""
         return self.unit == "1" or self.better == "neither"
 
 
@@ -151,7 +151,7 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
     A rate per second stands without its one (``1.2 M/s``), a plain number (unit ``1``) without anything.
     """
     name = {"1": "", "1/s": "/s"}.get(unit, unit)
-    # Kiloseconds and "3 k" of nothing are not what anybody says.
+    # Nobody says kiloseconds, or "3 k" for a plain number.
     prefixes = {"s": _BELOW_ONE, "1": {"": 1.0}}.get(unit, _ABOVE_ONE)
     if math.isfinite(value) and value != 0:
         # Rounding first, so that "1000 M" is not shown where "1 G" is meant.

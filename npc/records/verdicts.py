@@ -40,11 +40,11 @@ Direction = Literal["worse", "better", "other", ""]
 class Verdict(Enum):
     """The verdicts, the mildest first.
 
-    PASS: as always, or nothing to compare with yet. WATCH: worse tonight, in the re-measurement too if
-    there was one, but one night decides nothing. CHANGED: another level than before, by 2 % or more, either
-    direction, and nobody has accepted it. MISSING: measured before, not tonight. INVALID: a lie detector
-    caught the numbers, or it were DEGRADED or FAIL, but others used the CPUs. DEGRADED: worse in at least two
-    of three nights. FAIL: below the hard floor, or lastingly below the accepted baseline.
+    PASS: as usual, or nothing to compare with yet. WATCH: worse tonight, also when it was measured again; one
+    night decides nothing. CHANGED: better or worse than before by 2 % or more, and nobody has accepted that.
+    MISSING: measured before, but not tonight. INVALID: a rule of validity caught the numbers, or they would
+    be DEGRADED or FAIL, but others used the CPUs. DEGRADED: worse in at least two of three nights. FAIL:
+    worse than the hard limit, or lastingly worse than the accepted baseline.
     """
 
     PASS = "PASS"
@@ -57,12 +57,12 @@ class Verdict(Enum):
 
     @property
     def gravity(self) -> float:
-        """0 for PASS, 0.5 for WATCH, from 10 on what somebody has to look at."""
+        """How bad it is: 0 for PASS, 0.5 for WATCH, 10 and more for what somebody has to look at."""
         return _GRAVITY[self.name]
 
     @property
     def exit_code(self) -> int:
-        """What a night with nothing worse exits with; WATCH wakes nobody."""
+        """Exit code of a night whose worst verdict this is; of WATCH it is 0."""
         return int(self.gravity)
 
     def __lt__(self, other: Verdict) -> bool:
@@ -77,7 +77,7 @@ _GRAVITY: Final[Mapping[str, float]] = {
 class CommonEvent(msgspec.Struct, frozen=True, kw_only=True):
     """What is the same in most series of a night: one event, not one for each series."""
 
-    verdict: Annotated[Verdict, Meta(description="of the event")]
+    verdict: Annotated[Verdict, Meta(description="how bad the event is")]
     effect: Annotated[float, Meta(description="relative change of the median series; negative is worse")]
     score: Annotated[float, Meta(description="standard normal score of the change")]
     worse: Annotated[

@@ -106,9 +106,8 @@ def jobs_of(measured: Iterable[str], layers: Collection[Layer], cluster: bool) -
             ]
             for measurement in fitting[:1]:
                 beside = by_benchmark.setdefault(measurement.benchmark, [])
-                if measurement.set not in [
-                    other.set for other in beside
-                ]:  # the same settings measure both at once
+                # The same settings measure both at once.
+                if measurement.set not in [other.set for other in beside]:
                     beside.append(measurement)
     return [_job(benchmark, chosen, cluster) for benchmark, chosen in by_benchmark.items()]
 

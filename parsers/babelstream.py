@@ -105,7 +105,9 @@ def _table(
     array = 0.0
     if printed:
         unit = PREFIXES[printed[2]]
-        if run[1].startswith("1."):  # GPU-STREAM, which writes MB for 2^20 bytes here, not of its rates
+        if run[1].startswith(
+            ("0.", "1.")
+        ):  # GPU-STREAM, which writes MB for 2^20 bytes here, not of its rates
             unit = PREFIXES[f"{printed[2][0]}i"]
         array = float(printed[1]) * unit
         counts = (elements[1],) if elements else (array_size, f"{_ELEMENTS_BY_DEFAULT}")

@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from npc.parsers.text.endings import why_ended
 from npc.parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines, sections
 from npc.parsers.text.runs import of_one_run
 from npc.records.reading import OK, Reading, failed
@@ -85,7 +86,7 @@ def _run(version: str, body: str) -> Iterator[Reading]:
     elif others:
         yield failed("HPL", "flops", others[0])
     elif error or version:
-        early = "the run ended before its first result"
+        early = why_ended(body) or "the run ended before its first result"
         reason = "it finished, and none of its rows is known" if _FINISHED.search(body) else early
         yield failed("HPL", "flops", error[1] if error else reason)
 

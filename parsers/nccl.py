@@ -56,6 +56,7 @@ _CELLS: Final = {
     **dict.fromkeys(("time", "cputime", "algbw", "busbw", "i_min", "i_max", "i_p99", "i_cv%"), _NUMBER),
     **dict.fromkeys(("#wrong", "error"), rf"{_NUMBER}|N/A|-?nan|inf"),
     **dict.fromkeys(("size", "count"), WHOLE),
+    "root": r"-?[0-9]{1,7}",
     "timestamp": r"[0-9-]{10} [0-9:]{8}",
 }
 _WORD: Final = r"\S{1,40}"

@@ -50,7 +50,6 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     buffer_size = option(argv, "-b", "--bufferSize") or ""
     size = int(buffer_size) * 2**20 if buffer_size.isdecimal() else None
     version = _VERSION.search(text)
-    error = _ERROR.search(text)
     tests = list(sections(_TEST, text))
     for test, lines in tests:
         heading, printed = _HEADING.search(lines), _SUM.search(lines)
@@ -60,7 +59,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
             yield failed(test[1], "bandwidth", "rows of several matrices below one heading", size)
             continue
         if not heading or not rows:
-            yield failed(test[1], "bandwidth", _reason(lines, error), size)
+            yield failed(test[1], "bandwidth", _reason(lines), size)
             continue
         matrix = _matrix(
             test[1], heading[1], rows, printed[1] if printed else "", size, version[1] if version else ""
@@ -70,15 +69,16 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     yield from _document(document, size)
     waived = _WAIVED.search(text)
     if (argv or waived) and not tests and not document:
-        reason = _reason(text, error)
+        reason = _reason(text)
         name = (waived[1] if waived else "") or option(argv, "-t", "--testcase") or "nvbandwidth"
         yield failed(name, "bandwidth", reason, size)
 
 
-def _reason(lines: str, error: re.Match[str] | None) -> str:
+def _reason(lines: str) -> str:
     """Why there is no matrix among the lines of a test."""
     if _WAIVED.search(lines):
         return "unavailable: the test was waived"
+    error = _ERROR.search(lines)
     return error[1] or error[2] if error else _NOTHING
 
 

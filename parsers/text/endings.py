@@ -10,7 +10,7 @@ _CANCELLED: Final = re.compile(
     r"\n[^\n]{0,120}\*\*\* (?:JOB|STEP|TASK)[^\n]{1,120}? CANCELLED AT [^\s*]{1,40}"
     r"(?: DUE TO ([A-Za-z ]{1,40}?))?(?:,[^\n*]{1,80})? \*\*\*"
 )
-_MEMORY: Final = re.compile(r"\n[^\n]{0,120}(?:oom[-_]kill event|Out Of Memory|OUT_OF_MEMORY)", re.IGNORECASE)
+_MEMORY: Final = re.compile(r"\n[^\n]{0,120}(?:oom[-_]kill event|OOM Killed|task [0-9]+: Out Of Memory)")
 
 
 def why_ended(lines: str) -> str:

@@ -57,9 +57,10 @@ def gpu_stream(version: str) -> str:
 
 
 def test_the_mb_of_gpu_stream_s_array_are_of_2_to_the_20() -> None:
-    copy, triad = parsers.parse("babelstream", gpu_stream("1.0"))
-    assert statuses([copy, triad]) == {OK}
-    assert copy.size == 300 * 2**20
+    for early in ("0.9", "1.0"):
+        copy, triad = parsers.parse("babelstream", gpu_stream(early))
+        assert statuses([copy, triad]) == {OK}
+        assert copy.size == 300 * 2**20
     later = statuses(parsers.parse("babelstream", gpu_stream("3.4")))
     assert all(status.startswith("invalid: ") for status in later)
 
@@ -91,6 +92,18 @@ def test_nvbandwidth_says_why_it_has_no_matrix(lines: str, case: str, status: st
     assert (reading.case, reading.status) == (case, status)
 
 
+def test_an_error_of_nvbandwidth_is_that_of_the_test_that_printed_it() -> None:
+    lines = (
+        "Running host_to_device_memcpy_ce.\n"
+        "Running one_to_all_read_sm.\n Invalid value when checking the pattern\n"
+    )
+    readings = parsers.parse("nvbandwidth", NVBANDWIDTH + lines)
+    assert [(reading.case, reading.status) for reading in readings] == [
+        ("host_to_device_memcpy_ce", "failed: no matrix was printed"),
+        ("one_to_all_read_sm", "failed: Invalid value when checking the pattern"),
+    ]
+
+
 NCCL = (
     "# nccl-tests version 2.13.9\n# nThread 1 nGpus 2 minBytes 1048576 maxBytes 2097152 step: 2(factor)\n"
     "#       size         count      type   redop    root     time   algbw   busbw #wrong"
@@ -111,18 +124,46 @@ def test_a_collective_that_reduces_nothing_leaves_its_column_blank() -> None:
     assert {r.value for r in readings if r.params.get("counted") == "algbw"} == {20.97e9}
 
 
+def test_rows_that_lost_their_last_column_are_no_rows_without_a_reduction() -> None:
+    row = (
+        NCCL_ROW.format(0).replace("    N/A", "").replace(" float              -1", " float    none       0")
+    )
+    (reading,) = parsers.parse("nccl", NCCL + row, ["broadcast_perf"])
+    assert (reading.value, reading.status) == (None, "failed: no row is whole")
+
+
 def test_rows_that_are_all_wrong_are_invalid_and_not_missing() -> None:
     readings = parsers.parse("nccl", NCCL + NCCL_ROW.format(96), ["hypercube_perf"])
     out_of_place = [r for r in readings if r.params["place"] == "out-of-place"]
     assert out_of_place and statuses(out_of_place) == {"invalid: #wrong is 96"}
 
 
-def test_a_job_that_slurm_ended_says_so() -> None:
-    ended = (
-        "slurmstepd: error: *** STEP 4711.0 ON gpu1 CANCELLED AT 2026-11-23T01:53:04 DUE TO TIME LIMIT ***\n"
-    )
-    (reading,) = parsers.parse("nccl", NCCL + ended)
-    assert reading.status == "failed: Slurm cancelled it: time limit"
+CANCELLED = "slurmstepd: error: *** {} CANCELLED AT 2026-11-23T01:53:04{} ***\n"
+
+
+@pytest.mark.parametrize(
+    ("ended", "reason"),
+    [
+        (CANCELLED.format("STEP 4711.0 ON gpu1", " DUE TO TIME LIMIT"), "Slurm cancelled it: time limit"),
+        (CANCELLED.format("JOB 4711", ""), "Slurm cancelled it: no reason is printed"),
+        (
+            CANCELLED.format("JOB 4711 ON n1", " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"),
+            "Slurm cancelled it: node failure",
+        ),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=4711.0.\n", "it was killed: out of memory"),
+        ("srun: error: n1: task 0: Out Of Memory\n", "it was killed: out of memory"),
+    ],
+)
+def test_a_job_that_slurm_ended_says_so(ended: str, reason: str) -> None:
+    banner = "HPLinpack 2.3  --  High-Performance Linpack benchmark  --   December 2, 2018\n"
+    for tool, text in (("nccl", NCCL), ("hpl", banner)):
+        (reading,) = parsers.parse(tool, text + ended)
+        assert reading.status == f"failed: {reason}"
+
+
+def test_a_gpu_without_memory_was_not_killed() -> None:
+    (reading,) = parsers.parse("nccl", NCCL + "gpu1: CUDA failure: out of memory\n")
+    assert reading.status == "failed: no row is whole"
 
 
 def test_each_table_of_stream_has_its_own_threads() -> None:

@@ -132,8 +132,12 @@ def test_what_people_and_launchers_put_before_lines_hides_no_tool(before: str) -
         assert read_without_name(decorated) == {tool: parsers.parse(tool, decorated)}, tool
 
 
+#: A text of four rates.
+STREAM: Final = captured.text_of("stream", "stream_10M_t2.txt")
+
+
 def test_a_half_number_at_the_end_of_several_tools_is_none(tmp_path: Path) -> None:
-    stream, osu = own_text(RICHEST["stream"]), own_text(RICHEST["osu"]).rstrip("\n")
+    stream, osu = STREAM, own_text(RICHEST["osu"]).rstrip("\n")
     readings = [reading for part in parts_of(stream + osu) for reading in parsers.parse(*part)]
     assert readings == parsers.parse("stream", stream) + parsers.parse("osu", osu)
     assert osu[-1].isdigit() and len(readings) < len(parsers.parse("osu", osu + "\n")) + 4
@@ -141,11 +145,11 @@ def test_a_half_number_at_the_end_of_several_tools_is_none(tmp_path: Path) -> No
 
 def test_a_tool_without_a_result_is_not_hidden_by_another(tmp_path: Path) -> None:
     job = tmp_path / "job.out"
-    job.write_text(own_text(RICHEST["stream"]) + "# OSU MPI Latency Test v7.4\n# Size  Latency (us)\n")
+    job.write_text(STREAM + "# OSU MPI Latency Test v7.4\n# Size  Latency (us)\n")
     result = run(job)
     assert (result.exit_code, result.stdout.count("stream")) == (1, 4)
     assert "osu_latency failed: the table has no row" in result.stderr
-    job.write_text(captured.text_of("likwid", "bench_h.txt") + own_text(RICHEST["stream"]))
+    job.write_text(captured.text_of("likwid", "bench_h.txt") + STREAM)
     result = run(job)  # a tool that was asked for its help has no result to show
     assert (result.exit_code, result.stdout.count("stream"), result.stderr) == (0, 4, "")
 

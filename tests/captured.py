@@ -72,16 +72,6 @@ def write_expected(*folders: str) -> None:
         (DATA / folder / EXPECTED).write_text("{\n" + ",\n".join(blocks) + "\n}\n", encoding="utf-8")
 
 
-#: Tool, file and text of the captured outputs with a number.
-TEXTS: Final = [
-    (tool, path, path.read_text(encoding="utf-8"))
-    for folder, tool in FOLDERS.items()
-    for readings in [expected(folder)]
-    for path in outputs(folder)
-    if any(value is not None for _, _, value, *_ in readings[path.name])
-]
-
-
 def command_and_text(text: str) -> tuple[list[str], str]:
     """The recorded command line and the tool's own text."""
     first, _, rest = text.partition("\n")

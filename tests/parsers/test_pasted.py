@@ -16,7 +16,8 @@ import pytest
 
 from npc import parsers
 from npc.records.reading import OK
-from tests.captured import TEXTS, command_and_text, text_of
+from tests.captured import command_and_text, text_of
+from tests.captured_texts import TEXTS
 
 IDS = [f"{tool}-{path.name}" for tool, path, _ in TEXTS]
 

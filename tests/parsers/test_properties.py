@@ -18,7 +18,8 @@ from npc import parsers
 from npc.records.reading import Reading
 from npc.records.record import OK
 from tests import captured
-from tests.captured import TEXTS, command_and_text
+from tests.captured import command_and_text
+from tests.captured_texts import TEXTS
 
 Number = tuple[str, str, float, "int | None", str]
 

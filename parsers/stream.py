@@ -96,7 +96,7 @@ def _tables(body: str) -> list[str]:
     starts = [0]
     headings = list(_HEADING.finditer(body))
     ends = [heading.start() for heading in headings[1:]] + [len(body)]
-    for heading, end in zip(headings, ends, strict=bool(headings)):
+    for heading, end in zip(headings, ends, strict=False):
         rows = list(_RATE.finditer(body, heading.end(), end + 1))
         if rows:  # else two programs wrote one table
             threads = _THREADS.search(body, rows[-1].end(), end + 1)

@@ -73,5 +73,12 @@ def test_a_closing_line_without_a_number_needs_no_line_end(tool: str, name: str)
     assert parsers.parse(tool, text.rstrip("\n")) == parsers.parse(tool, text)
 
 
+def test_so_does_one_behind_the_label_of_a_rank() -> None:
+    text = text_of("iperf3", "tcp_text.txt")
+    labelled = "".join("0: " + line for line in text.splitlines(keepends=True)).rstrip("\n")
+    assert labelled.endswith("\n0: iperf Done.")
+    assert parsers.parse("iperf3", labelled) == parsers.parse("iperf3", text)
+
+
 def test_a_last_line_that_may_have_lost_digits_is_no_line() -> None:
     assert parsers.text.lines.complete_lines("a 1\nb 2") == "\na 1\n"

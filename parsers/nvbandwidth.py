@@ -6,9 +6,9 @@ measured. `case` is the test's name. A column is a GPU, and so is a row where th
 with the other; of host and GPU, and of one GPU's own memory, {"gpu": column}. The number is the median of
 three trials of many copies; size is what ``-b`` asked for (MiB).
 
-A matrix whose sum is not the one that is printed below it, or that has none, is invalid: several programs
-wrote at once, or lines are lost; versions before 0.3 print none. A test that was waived (too few GPUs, no
-access between them) is not there.
+A matrix whose sum is not the one that is printed below it with the test's name, or that has none, is invalid:
+several programs wrote at once, or lines are lost; versions before 0.3 print none. A test that was waived (too
+few GPUs, no access between them) is not there.
 
 Source: nvbandwidth's README, ``output.cpp``, ``json_output.cpp``; https://github.com/NVIDIA/nvbandwidth.
 """
@@ -30,7 +30,7 @@ _VERSION: Final = re.compile(r"\nnvbandwidth Version: v?([0-9.]{1,20})(?=\n)")
 _TEST: Final = re.compile(r"\nRunning (\w{1,80})\.(?=\n)")
 _HEADING: Final = re.compile(r"\n(mem[^\n]{1,100} \((?:GB/s|ns)\))\n[ 0-9]+(?=\n)")
 _ROW: Final = re.compile(rf"\n *({WHOLE})((?: +(?:{NUMBER}|N/A))+) *(?=\n)")
-_SUM: Final = re.compile(rf"\nSUM \w{{1,80}} ({NUMBER})(?=\n)")
+_SUM: Final = re.compile(rf"\nSUM (\w{{1,80}}) ({NUMBER})(?=\n)")
 _ERROR: Final = re.compile(
     r"\n ?(?:(?:ERROR|Error|\[[A-Z_]*ERROR[A-Z_]*\]):? ?([^\n]+)"
     r"|(Invalid value when checking the pattern|ASSERT in [^\n]+))"
@@ -52,7 +52,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     version = _VERSION.search(text)
     tests = list(sections(_TEST, text))
     for test, lines in tests:
-        heading, printed = _HEADING.search(lines), _SUM.search(lines)
+        heading, sums = _HEADING.search(lines), dict(_SUM.findall(lines))
         pairs = [(row[1], row[2].split()) for row in _ROW.finditer(lines, heading.end())] if heading else []
         rows = dict(pairs)
         if len(rows) < len(pairs):
@@ -61,9 +61,8 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         if not heading or not rows:
             yield failed(test[1], "bandwidth", _reason(lines), size)
             continue
-        matrix = _matrix(
-            test[1], heading[1], rows, printed[1] if printed else "", size, version[1] if version else ""
-        )
+        printed = sums.get(test[1], "")
+        matrix = _matrix(test[1], heading[1], rows, printed, size, version[1] if version else "")
         yield from of_one_run(matrix)
     document = object_of(text[text.find("{") : text.rfind("}") + 1]).get("nvbandwidth") if not tests else None
     yield from _document(document, size)

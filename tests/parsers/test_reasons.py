@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from npc import parsers
@@ -102,6 +104,15 @@ def test_an_error_of_nvbandwidth_is_that_of_the_test_that_printed_it() -> None:
         ("host_to_device_memcpy_ce", "failed: no matrix was printed"),
         ("one_to_all_read_sm", "failed: Invalid value when checking the pattern"),
     ]
+
+
+def test_a_matrix_of_nvbandwidth_belongs_to_the_test_that_its_sum_names() -> None:
+    text = text_of("nvbandwidth", "v0.10_seven_gpus.txt")
+    first, second = re.findall(r"(?m)^Running (\w+)\.$", text)[:2]
+    before, _, below = text.partition(f"Running {first}.\n")
+    cut = f"{before}Running {first}.\n" + below.partition(f"Running {second}.\n")[2]
+    readings = [r for r in parsers.parse("nvbandwidth", cut) if r.case == first]
+    assert statuses(readings) == {"invalid: its sum is lacking, as of a matrix that was not ended"}
 
 
 NCCL = (

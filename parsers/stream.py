@@ -119,14 +119,15 @@ def _places(text: str) -> dict[int, frozenset[int]]:
 
 def _run(version: str, body: str, places: Mapping[int, frozenset[int]]) -> Iterator[Reading]:
     """Readings of one run; nothing if it shows neither STREAM's banner nor its table."""
-    rows = _RATE.findall(body)
-    rates = {kernel: (rate, best) for kernel, rate, best in rows}
+    rows = list(_RATE.finditer(body))
+    rates = {row[1]: (row[2], row[3]) for row in rows}
     if not rates and not version:
         return
     element, array, stores, ranks = (pattern.search(body) for pattern in (_ELEMENT, _LENGTH, _STORES, _RANKS))
     length = array[1] or array[2] if array else ""
     element_bytes = int(element[1]) if element else 8 if version == _NVIDIA else 0
-    threads = dict(_THREADS.findall(body))
+    # Those below the rows are of a next table, which has none yet.
+    threads = dict(_THREADS.findall(body, 0, rows[0].start() + 1 if rows else len(body)))
     number = threads.get("counted") or threads.get("requested", "")
     bound = list(places.values()) if str(len(places)) == number else []
     size = 3 * element_bytes * int(length) if element_bytes and length else None

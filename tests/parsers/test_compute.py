@@ -33,6 +33,11 @@ class TestStream:
             "4",
         ]
 
+    def test_a_number_of_threads_whose_table_was_cut_is_not_that_of_the_table_above(self) -> None:
+        cut = self.text[: self.text.index("Number of Threads requested = 4\n") + 32]
+        readings = parsers.parse("stream", cut)
+        assert [r.params["threads"] for r in readings if r.case == "copy"] == ["1", "2"]
+
     def test_a_table_is_as_valid_as_its_own_arrays(self) -> None:
         first, _, rest = self.text.partition("Solution Validates\n")
         readings = parsers.parse("stream", f"{first}Failed Validation on array a[]\n{rest}")

@@ -94,14 +94,11 @@ def _tables(body: str) -> list[str]:
     """The lines of each table of a run, from the threads above its heading on; the first has all above it,
     and what that says of the arrays holds for the others as well."""
     starts = [0]
-    headings = list(_HEADING.finditer(body))
-    ends = [heading.start() for heading in headings[1:]] + [len(body)]
-    for heading, end in zip(headings, ends, strict=False):
-        rows = list(_RATE.finditer(body, heading.end(), end + 1))
+    for heading, following in pairwise(_HEADING.finditer(body)):
+        rows = list(_RATE.finditer(body, heading.end(), following.start() + 1))
         if rows:  # else two programs wrote one table
-            threads = _THREADS.search(body, rows[-1].end(), end + 1)
-            start = threads.start() if threads else end
-            starts += [start] if start < len(body) else []
+            threads = _THREADS.search(body, rows[-1].end(), following.start() + 1)
+            starts.append(threads.start() if threads else following.start())
     of_arrays = (_ELEMENT, _LENGTH, _PER_ARRAY, _TOTAL, _STORES, _RANKS)
     above = [pattern.search(body, 0, starts[1]) for pattern in of_arrays if len(starts) > 1]
     shared = "".join(match[0] for match in above if match)

@@ -59,28 +59,43 @@ def cancel(job: JobId, cluster: str = "") -> None:
 
 
 class _FluxException(msgspec.Struct):
+    #: Whether something went wrong that Flux tells of.
     occurred: bool = False
+    #: Flux's word for what went wrong: ``timeout``, ``cancel``; empty if nothing did.
     type: str = ""
+    #: More about it, in Flux's words; empty if there is no more.
     note: str = ""
 
 
 class _FluxJob(msgspec.Struct):
-    """What is used of a job, as RFC 14, RFC 21 and flux-jobs(1) name it. waitstatus: as of wait(2)."""
+    """What is used of a job, as RFC 14, RFC 21 and flux-jobs(1) name it."""
 
+    #: The name that Flux has for it: ``ƒ2oLkTLb``.
     jobid: str
+    #: Flux's word for how far it is: ``SCHED``, ``RUN``, ``INACTIVE``.
     state: str
+    #: Flux's word for how it ended: ``COMPLETED``, ``TIMEOUT``; empty before its end.
     result: str = ""
+    #: What went wrong with it, if anything did.
     exception: _FluxException = msgspec.field(default_factory=_FluxException)
+    #: Exit code and signal together, as wait(2) has them; 0 before its end.
     waitstatus: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 0
+    #: How urgent its user says it is, from 0 to 31; 0: it is held, 16: as usual.
     urgency: int = 16
+    #: Its nodes as a list (``n[1-2]``); empty before it has any.
     nodelist: str = ""
+    #: When it started, in s since the epoch; None if it never did.
     t_run: float | None = None
+    #: When it was submitted, in s since the epoch; None if Flux does not say.
     t_submit: _Seconds | None = None
+    #: How long it has run, in s; 0 if it never started.
     runtime: _Seconds = 0
+    #: Its time limit in s; 0 if it has none.
     duration: _Seconds = 0
 
 
 class _FluxJobs(msgspec.Struct):
+    #: Those that Flux knows of all that were asked for.
     jobs: list[_FluxJob]
 
 

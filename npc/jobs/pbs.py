@@ -97,21 +97,30 @@ _Text = str | int | float
 
 
 class _PbsAnswer(msgspec.Struct):
+    #: Name of a job → its attributes as PBS names them; empty if PBS tells of none.
     jobs: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict, name="Jobs")
 
 
 class _PbsJob(msgspec.Struct):
     """What is used of a job, as qstat(1B) and pbs_job_attributes(7B) name it."""
 
+    #: One letter: ``Q`` for queued, ``R`` for running, ``F`` for finished.
     job_state: _Text = ""
+    #: Why it waits, or how it ended, in PBS's words; empty if PBS does not say.
     comment: _Text = ""
+    #: Its hosts and their slots, with ``+`` between: ``n1/0+n2/0``; empty before it has any.
     exec_host: _Text = ""
+    #: When it came into the queue, as ctime(3) writes it; empty if PBS does not say.
     qtime: _Text = ""
+    #: Resource → how much it has used; ``walltime``: its run time, as hours:minutes:seconds; or empty.
     resources_used: dict[str, _Text] = {}
+    #: Resource → how much it asked for; ``walltime``: its time limit, as hours:minutes:seconds.
     requested: dict[str, _Text] = msgspec.field(default_factory=dict, name="Resource_List")
+    #: Its exit code; above 256: a signal's number + 256; below 0: why PBS ended it; None before its end.
     ended_with: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | None = msgspec.field(
         default=None, name="Exit_status"
     )
+    #: How often it was started; 0 before that.
     run_count: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 0
 
 

@@ -25,12 +25,19 @@ _STYLES = {"done": "green", "failed": "red", "running": "bold", "waiting": "dim"
 class WorkpackageRow:
     """One workpackage: JUBE's state of it, or its job's where that says more; and why."""
 
+    #: Its step and its number: ``qperf 0``.
     name: str
+    #: One word in small letters: JUBE's, or its job's where that says more; ``submitted``, ``ended``.
     state: str
+    #: The batch system's number or name of its job; empty if it has none.
     job: str = ""
+    #: The nodes of its job as a list (``n[1-2]``); empty before it has any.
     nodes: str = ""
+    #: How long its job has run, in s; None where no batch system says.
     elapsed_s: int | None = None
+    #: How many of its launches have ended, of how many.
     progress: Progress = NO_LAUNCHES
+    #: Why it is in this state, or what to know of it; empty for nothing.
     note: str = ""
 
 
@@ -158,10 +165,13 @@ class Display:
 
 
 class _LiveColumn(NamedTuple):
-    """A column of the live table: its name, its text in the row of a workpackage, and to which side."""
+    """A column of the live table."""
 
+    #: What stands above it; empty for nothing.
     name: str
+    #: Makes the text of a cell from the row of a workpackage.
     text: Callable[[WorkpackageRow], str]
+    #: The side to which its texts are moved.
     justify: Literal["left", "right"] = "left"
 
 

@@ -32,19 +32,25 @@ _BESIDE: Final = ("statistic", "part", "core")
 
 
 class _Number(NamedTuple):
-    """What has to be known, and its samples."""
+    """A number that has to be known as precisely as was asked for."""
 
+    #: Name of the case, with the message size where it has several.
     what: str
+    #: A value from each launch that worked, in the SI unit of its metric.
     values: Sequence[float]
 
 
 @dataclass(slots=True)
 class _CaseProgress:
-    """What the launches of a case have told. runs: how many there will be, None: until it is known."""
+    """What the launches of a case have told."""
 
+    #: How many launches there will be; None: until its numbers are known.
     runs: int | None
+    #: How many launches have ended, well or not.
     launches: int = 0
+    #: How long these took together, in s.
     seconds: float = 0.0
+    #: Test → message size (None if it has none) → a value from each launch that worked, in SI units.
     values: dict[_Test, dict[int | None, list[float]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )

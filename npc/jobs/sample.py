@@ -46,12 +46,15 @@ GRACE_S: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to measure: what its placeholders stand for, how often (None: until it is known), and what to
-    note beside it."""
+    """One thing to measure, in several launches of one command."""
 
+    #: What its launches are called in the log and in the records.
     name: str
+    #: Placeholder of the command → the text that takes its place.
     values: Mapping[str, str]
+    #: How many launches to make; None: until its numbers are known precisely enough.
     runs: int | None
+    #: What is noted with each launch beside the command, by name; empty for nothing.
     params: Mapping[str, str] = field(default_factory=dict)
 
 

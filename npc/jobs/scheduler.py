@@ -52,26 +52,31 @@ def understood(command: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job as its batch system describes it.
+    """A job as its batch system describes it."""
 
-    state: in Slurm's words; reason: in its own. exit_code: of the batch script, None before its end. signal:
-    the one that ended it, or 0. nodes: a list (``n[1-2]``), empty if it never had any. elapsed_s: run time,
-    of the last execution. limit_s: its time limit, None for none. restarts: how often it was requeued.
-    submitted: when, by the batch system's clock and time zone; None if it does not say. never_starts: whether
-    it pends for a reason that lasts until somebody changes the job or the cluster. scheduler: its name.
-    """
-
+    #: Its number, or the name that the batch system has for it.
     id: JobId
+    #: How far it is or how it ended, in Slurm's words.
     state: str
+    #: Why it waits or how it failed, as the batch system puts it; empty if that does not say.
     reason: str = ""
+    #: What the batch script ended with; None before its end, and where that is not known.
     exit_code: int | None = None
+    #: Number of the signal that ended it; 0 if none did.
     signal: int = 0
+    #: The nodes that it has or had, as a list (``n[1-2]``); empty if it never had any.
     nodes: str = ""
+    #: How long it has run since its last start, in s; 0 if it never started.
     elapsed_s: int = 0
+    #: Its time limit in s; None if it has none, or it is not known.
     limit_s: int | None = None
+    #: How often it went back into the queue after a start.
     restarts: int = 0
+    #: When it was submitted, by the batch system's clock and time zone; None if that does not say.
     submitted: datetime | None = None
+    #: Whether it waits for what does not come until somebody changes the job or the cluster.
     never_starts: bool = False
+    #: Name of its batch system, for people.
     scheduler: str = "Slurm"
 
     @property

@@ -46,11 +46,13 @@ _UNWANTED: Final = ("SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SLURM_TIME_FORMA
 
 
 class SlurmNode(NamedTuple):
-    """A node as Slurm sees it. state: sinfo's long word with its sign (``idle``, ``down*``). reason: why it
-    was taken out of service, empty if it was not."""
+    """A node as Slurm sees it."""
 
+    #: As Slurm has it.
     name: str
+    #: The long word of sinfo, with the sign behind it: ``idle``, ``down*``.
     state: str
+    #: Why it was taken out of service; empty if it was not.
     reason: str = ""
 
     @property

@@ -62,12 +62,15 @@ class Ending(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Seconds: how long to wait in all (None: without end), between questions (least, most), and for a job
-    that can never start."""
+    """How long to wait for jobs, and how often to ask for them."""
 
+    #: How long to wait in all, in s; None: without end.
     limit_s: float | None = None
+    #: Least time from one question to the batch system to the next, in s; so it is after a change.
     least_s: float = 2.0
+    #: Most time from one question to the next, in s; it grows to this while nothing changes.
     most_s: float = 60.0
+    #: How long after its submission a job that can never start is given up, in s.
     pending_s: float = 300.0
 
 
@@ -75,17 +78,29 @@ class Patience:
 class RunWait:
     """What is known of the jobs of one run, between one question to the batch system and the next."""
 
+    #: Folder of the run.
     run: Path
+    #: How long to wait, and how often to ask.
     patience: Patience
+    #: The environment of ``jube continue``.
     env: Mapping[str, str]
+    #: Tells when a signal asks for the end of the waiting.
     stop: Stop
+    #: Shows people how far the run is.
     display: Display
+    #: When to give up, by Python's monotonic clock in s; infinite: never.
     deadline: float = math.inf
+    #: Which batch system does not answer, and its words; empty if all do.
     silent: str = ""
+    #: Who else has JUBE at work on this run, so that it cannot go on here; empty if nobody.
     busy: str = ""
+    #: Number of a workpackage → its job, by the last answer about it.
     jobs: dict[int, Job] = field(default_factory=dict)
+    #: Numbers of workpackages whose job the batch system does not know any more.
     unknown: set[int] = field(default_factory=set)
+    #: Number of a workpackage → how many answers in a row said that its job can never start.
     _never: dict[int, int] = field(default_factory=dict)
+    #: Number of a workpackage → since when its job or script is over without a done file (monotonic, s).
     _settling: dict[int, float] = field(default_factory=dict)
 
     def ask(self, workpackages: Sequence[Workpackage]) -> None:

@@ -40,23 +40,26 @@ class NoRun(InvalidFile):
 
 
 class BatchJob(NamedTuple):
-    """A job as its submission named it: its number, its cluster where that is not the default one, and the
-    batch system that has it."""
+    """A job as its submission named it."""
 
+    #: Its number, or the name that the batch system has for it.
     number: JobId
+    #: The cluster that it was submitted to; empty for the default one.
     cluster: str = ""
+    #: The batch system that has it.
     scheduler: Scheduler = slurm
 
 
 class Progress(NamedTuple):
-    """The launches of a workpackage: made, planned (0 before that is known), and failed among those made.
+    """How far a workpackage is with its launches."""
 
-    awaited: what is not yet known as precisely as it was asked for, so that there are further launches.
-    """
-
+    #: How many launches have ended, well or not.
     made: int
+    #: How many there will be in all; 0 before that is known.
     planned: int
+    #: How many of those that have ended did not end well.
     failed: int
+    #: What is not yet known as precisely as was asked for, so that more launches follow; None if nothing.
     awaited: LeastKnownMedian | None = None
 
 
@@ -67,24 +70,31 @@ NO_LAUNCHES: Final = Progress(0, 0, 0)
 class DoCommand:
     """One ``<do>`` of a step, as written: its command and attributes still have their ``$parameters``."""
 
+    #: What its shell runs.
     command: str
+    #: The file, in `work_dir`, by which JUBE learns that all went well; empty if it waits for none.
     done_file: str = ""
+    #: The file, in `work_dir`, by which JUBE learns that it failed; empty if there is none.
     error_file: str = ""
+    #: File of its standard output, seen from the workpackage's folder ``work``.
     stdout: str = "stdout"
+    #: Folder that it runs in, seen from the workpackage's ``work``; empty for that folder itself.
     work_dir: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Workpackage:
-    """A JUBE workpackage: `folder` holds its ``work``; `parameters` are as JUBE evaluated them.
+    """A JUBE workpackage, as its files show it."""
 
-    The parameters are its own and those of the steps that its step depends on.
-    """
-
+    #: Its folder in the run, which holds ``work``; it is there as soon as JUBE begins with it.
     folder: Path
+    #: The number that JUBE gives it in its run, from 0.
     number: int
+    #: Name of the step that it is of.
     step: str
+    #: Name → value as JUBE evaluated it: its own, and those of the steps that its step depends on.
     parameters: Mapping[str, str]
+    #: The commands of its step, in their order; empty if the run's configuration cannot be read.
     dos: tuple[DoCommand, ...] = ()
 
     @property

@@ -30,29 +30,33 @@ CACHE_A_CORE: Final = 16.8e6
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """What the numbers of a test mean.
-
-    case: pattern (fnmatch, in any case of letters) of `Record.case`. metric: of `Record.metric`, ``*`` for
-    all. layer: what carries the messages, or does the work. timing: see `Timing`. quantity: what it is; tests
-    of one quantity are alike whatever the tool. operation: of MPI, where the number tells the time of one.
-    level: of the memory, where no param tells it. both_ways: whether bytes of both directions are added up.
-    all_processes: whether also pairs within a node take part. lossy: whether the transport loses messages.
-    counted: how often IMB counts a message. sender: see `Sender`.
-    """
+    """What the numbers of a test mean."""
 
     __test__ = False  # pytest
 
+    #: Pattern (fnmatch, in any case of letters) of the cases in records that this row is about.
     case: str
+    #: The metric in records that this row is about; ``*`` for all.
     metric: str = "*"
+    #: What carries the messages, or does the work; empty if not known.
     layer: Layer = ""
+    #: How the time of one message follows from the number; empty where it does not.
     timing: Timing = ""
+    #: Words for what is measured; tests of the same quantity are alike, whatever the tool. Empty if none.
     quantity: str = ""
+    #: Operation of MPI whose time the number tells: ``allreduce``; empty if it tells none.
     operation: str = ""
+    #: Level of the memory (``MEM``) where a record's params do not name it; empty if it is not known.
     level: str = ""
+    #: Whether the bytes of both directions are added up.
     both_ways: bool = False
+    #: Whether messages between processes of one node are part of the number, too.
     all_processes: bool = False
+    #: Whether the transport may lose messages.
     lossy: bool = False
+    #: IMB's rate of a row is this number × its message size / its time; 0 if not known.
     counted: int = 0
+    #: The end of npb's pair that sends the counted bytes (not in reverse tests); empty if both, or not known.
     sender: Sender = ""
 
     @property
@@ -63,33 +67,37 @@ class Test:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step of ``jube.yml``: what `npc plan` has to know of it.
+    """A step of ``jube.yml``: what `npc plan` has to know of it."""
 
-    tags: any of them runs it. commands: tools
-    (`npc.machine.tools`) that it needs; without them it is unavailable at once. site: settings that name a
-    site's build of the first command, where no package brings it. jobs: workpackages. launches: of one
-    sample, all jobs together. swept: launches that are made `SWEEP_SAMPLES` times. seconds: of one
-    launch. nodes: numbers of nodes that it runs on. measures: in words. sizes: setting and default of its
-    messages, arrays or problem. scales: the setting of its nodes, if it has one; on n times as many nodes a
-    launch takes n^growth times as long. caches: its arrays grow with the last-level caches; with n times
-    `CACHE_A_CORE` a launch takes n^caches times as long. needed: launches of each case that an earlier run of
-    this platform made of it, where there is one; `seconds` are then of that.
-    """
-
+    #: The benchmark's name, with words behind it where it has further steps: ``qperf over RDMA``.
     name: str
+    #: Tags of ``jube.yml``; any of them runs it.
     tags: tuple[str, ...]
+    #: Tools (`npc.machine.tools`) that it needs; where one is missing, it is unavailable at once.
     commands: tuple[str, ...]
+    #: How many workpackages it has; each is a job.
     jobs: int
+    #: How many launches one sample of each case takes, in all its jobs together.
     launches: int
+    #: How long a launch takes, in s: as the catalogue has it, or in the earlier run that `needed` is of.
     seconds: float
+    #: On how many nodes its jobs run: one number, or the least and the most.
     nodes: tuple[int, ...]
+    #: What it measures, in words.
     measures: str
+    #: Settings of the sizes of its messages, arrays or problem, and the default of each, as typed.
     sizes: tuple[tuple[str, str], ...] = ()
+    #: Settings that name the site's own build of the first command; empty where a package brings it.
     site: tuple[str, ...] = ()
+    #: How many launches its sweeps take, each made `SWEEP_SAMPLES` times; 0 if it has no sweep.
     swept: int = 0
+    #: The setting that says on how many nodes it runs; empty if it has none.
     scales: str = ""
+    #: On n times as many nodes a launch takes n^growth times as long; 0: just as long.
     growth: float = 0.0
+    #: With n times `CACHE_A_CORE` a launch takes n^caches times as long (n above 1), by its larger arrays.
     caches: float = 0.0
+    #: How many launches each case took in an earlier run of the platform; empty if there was none.
     needed: tuple[int, ...] = ()
 
     def duration(self, samples: int) -> float:
@@ -132,10 +140,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A folder of ``benchmarks/``: its steps, and its tests; of several rows that fit a test the first, and
-    where none does, all that is known is the layer."""
+    """A folder of ``benchmarks/``: what it runs, and what its numbers mean."""
 
+    #: Name of its folder, which is also that in its records.
     name: str
+    #: What JUBE runs of it; empty for a benchmark that is not in the catalogue.
     steps: tuple[Step, ...]
+    #: What its numbers mean; of several rows that fit a test, the first is its row.
     tests: tuple[Test, ...] = ()
+    #: All that is known of a test that no row fits: what carries its messages, or does the work; or empty.
     layer: Layer = ""

@@ -38,14 +38,19 @@ class LockHeld(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lock. begun: the process's start in clock ticks since boot, which tells it from a later one
-    with its pid; boot: of which boot; since, until: seconds since the epoch; 0: nobody knows until when."""
+    """Who holds a lock, as the locked file names it."""
 
+    #: The host that its process runs on.
     host: str
+    #: The kernel's number of that process.
     pid: int
+    #: When it started, in clock ticks since the boot: tells it from a later process with its number.
     begun: int
+    #: The kernel's name of the boot in which it runs; empty where the kernel has none.
     boot: str
+    #: When it took the lock, in s since the epoch.
     since: float
+    #: When it will have given the lock back at the latest, in s since the epoch; 0: nobody knows.
     until: float
 
     def alive(self) -> bool:
@@ -61,10 +66,11 @@ class Holder:
 
 
 class Lock(NamedTuple):
-    """A lock that is held. died: who held it before and died with it; descriptor: of the locked file, for a
-    child that is to go on holding it."""
+    """A lock that is held."""
 
+    #: Who held it before and died with it; None if nobody did.
     died: Holder | None
+    #: Open file descriptor of the locked file, for a child that is to go on holding the lock.
     descriptor: int
 
 

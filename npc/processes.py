@@ -25,17 +25,23 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Process(NamedTuple):
-    """A living process. name: 15 characters; session: pid of its leader; kernel: a thread of the kernel;
-    ticks: of the kernel's clock that it computed; waited: that all computed that it has waited for; started:
-    ticks after the boot, which tells it from a later process with its pid."""
+    """A living process."""
 
+    #: The kernel's number of it.
     pid: int
+    #: What the kernel calls it: at most 15 characters of the name of a program.
     name: str
+    #: Number of the process that it is a child of.
     parent: int
+    #: Number of the process that leads its session.
     session: int
+    #: Whether it is a thread of the kernel.
     kernel: bool
+    #: How long it has computed itself, as program and in the kernel, in ticks of the kernel's clock.
     ticks: int
+    #: How long its children have computed that have ended and that it has waited for, and theirs, in ticks.
     waited: int
+    #: When it started, in ticks since the boot: tells it from a later process with its number.
     started: int
 
 

@@ -37,11 +37,13 @@ _LEAST_OWN: Final = 0.05
 class NodeProbes:
     """What all probes of a node share."""
 
+    #: Name of the node.
     host: str
-    #: Of their files, ``FOLDER/HOST.RANK``.
+    #: What the names of their files begin with, ``FOLDER/HOST.RANK``.
     stem: Path
-    #: `npc.observe.probes.settings.read_token`.
+    #: By which the run's ranks announce themselves (`npc.observe.probes.settings.read_token`).
     token: int
+    #: What was asked for: which probes, of which program, at which cost.
     settings: Settings
     #: Seconds between snapshots.
     interval_s: float

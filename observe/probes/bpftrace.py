@@ -32,6 +32,7 @@ Maps = dict[str, dict[tuple[int | str, ...], Any]]
 class WatchedProcess(NamedTuple):
     """A process of a rank."""
 
+    #: Number in MPI_COMM_WORLD of the rank that it belongs to.
     rank: int
     #: Its number in the kernel's own PID namespace.
     process: int
@@ -54,6 +55,7 @@ class Budget(NamedTuple):
 class Overrun(NamedTuple):
     """Why a bpftrace ended itself: a stretch of time in which a rank's events cost more than its budget."""
 
+    #: Number in MPI_COMM_WORLD of the rank that went over its budget.
     rank: int
     #: Events of all threads of the rank in it.
     events: int

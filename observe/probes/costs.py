@@ -39,12 +39,13 @@ _LIBC: Final = re.compile(r"\s(/\S*/libc(?:-[\d.]+)?\.so(?:\.6)?|/\S*/ld-musl\S*
 class _Trial(NamedTuple):
     """A kind of events whose cost is measured."""
 
-    #: Of the cost.
+    #: What the cost is called.
     name: str
-    #: Of the probe.
+    #: Kind of the probe that is attached.
     kind: str
-    #: What `CostProgram` makes, and how many of it to a block.
+    #: Kind of event that `CostProgram` makes.
     event: str
+    #: How many of these events make one block.
     number: int
     #: The function of the C library that the probe attaches to; empty for tracepoints.
     function: str = ""
@@ -128,9 +129,11 @@ def _apparent(trial: _Trial, maker: CostProgram, tracer: Bpftrace) -> float:
 
 
 class _Timed(NamedTuple):
-    """Events whose durations a bpftrace has, and the seconds of all of them."""
+    """What a bpftrace has of durations so far."""
 
+    #: How many events have a known duration.
     events: int
+    #: Sum of these durations, in s.
     seconds: float
 
 

@@ -13,6 +13,7 @@ _CREDENTIALS: Final = struct.Struct("iII")
 class PeerProcess(NamedTuple):
     """Who has connected, or who listens."""
 
+    #: Its PID.
     process: int
     #: The number of its effective user.
     user: int

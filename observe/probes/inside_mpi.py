@@ -18,11 +18,13 @@ _PROFILE: Final = "profile"
 class RankInMpi:
     """One rank of MPI_COMM_WORLD."""
 
+    #: Its number in MPI_COMM_WORLD.
     rank: int
+    #: Name of the node that it ran on.
     host: str
-    #: Of the whole run.
+    #: How long its whole run took, in s.
     seconds: float
-    #: Of these inside MPI.
+    #: How much of that it was inside MPI, in s.
     mpi: float
 
 
@@ -30,7 +32,7 @@ class RankInMpi:
 class WaitsByRank:
     """Waiting for other ranks."""
 
-    #: Rank → (how long it waited, how long others waited for it).
+    #: Rank → (how long it waited, how long others waited for it), in s.
     by_rank: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
 
@@ -38,6 +40,7 @@ class WaitsByRank:
 class InsideMpi:
     """All ranks of a run."""
 
+    #: One entry for each rank; empty where nobody looked into MPI.
     ranks: tuple[RankInMpi, ...] = ()
     #: None where messages were not compared.
     waits: WaitsByRank | None = None

@@ -48,9 +48,11 @@ _WRITING: Final = 0.02
 class _ConnectedRank:
     """A rank that is connected."""
 
+    #: The socket to its `npc.observe.rank`.
     connection: socket.socket
-    #: The process of `npc.observe.rank`, and its parent.
+    #: PID of the process of `npc.observe.rank`.
     watcher: int
+    #: PID of that process's parent when it connected; None where it could not be read.
     launcher: int | None
     #: Its number in MPI_COMM_WORLD; -1 before it has sent it.
     rank: int = -1

@@ -20,16 +20,20 @@ _STATUSES: Final[tuple[ProbeStatus, ...]] = ("attached", "stopped", "unavailable
 
 
 class _NodeFile(msgspec.Struct):
-    """A node's file. ranks: those that the probes were there for."""
+    """What the keeper of a node's probes left."""
 
+    #: Name of the node.
     host: str
+    #: Numbers in MPI_COMM_WORLD of the ranks that the probes were there for.
     ranks: list[int]
+    #: What each probe counted on the node.
     probes: list[NodeProbe]
 
 
 class _WithoutProbes(msgspec.Struct):
     """Why the probes were not there for a rank, as `npc.observe.probes.companion` says at its end."""
 
+    #: What was in the way, in words.
     reason: str
 
 

@@ -49,10 +49,13 @@ def probe_blocks(
 
 
 class _EventsOfName(NamedTuple):
-    """What a probe counted under one name: of all ranks and nodes together, and its row with most."""
+    """What a probe counted under one name."""
 
+    #: What happened: a system call, a function, …
     name: str
+    #: Sums over all ranks and nodes.
     whole: Events
+    #: The row with the most time, or with the most events where no duration is known.
     most: NodeRow
 
     @property

@@ -19,19 +19,22 @@ ProbeStatus = Literal["attached", "stopped", "unavailable"]
 
 
 class ProbeRow(NamedTuple):
-    """Events of one kind that a rank made; rank −1: what is the node's and no rank's.
+    """Events of one kind that a rank made."""
 
-    name: a system call, a function, a device, a file system… timed: events whose durations are known, None
-    where the probe tells none; seconds: these took in all, as measured (each longer by `NodeProbe.apparent`).
-    bytes: None where the probe does not tell. durations: k → events that took 2^k to 2^(k+1) − 1 ns.
-    """
-
+    #: Number in MPI_COMM_WORLD; -1 for what belongs to the node and to no rank.
     rank: int
+    #: What happened: a system call, a function, ``read`` with its file system, the address of a peer, …
     name: str
+    #: How often it happened.
     events: int
+    #: How many of these events have a known duration; None where the probe measures none.
     timed: int | None = None
+    #: Sum of the known durations, in s, as measured (each is longer by `NodeProbe.apparent`); None where the
+    #: probe measures none.
     seconds: float | None = None
+    #: Amount of data that these events moved, in B; None where the probe does not tell.
     bytes: int | None = None
+    #: k → how many events took 2^k to 2^(k+1) - 1 ns; empty where no duration is known.
     durations: Mapping[int, int] = {}
 
     def mean(self, apparent: float = 0.0) -> float | None:
@@ -47,27 +50,32 @@ class NodeProbe:
 
     #: As it was asked for: ``syscalls``, ``function:daxpy``.
     probe: str
+    #: Name of the node.
     host: str
+    #: Whether it was there until the program ended.
     status: ProbeStatus
-    #: Of a status other than attached, with the line that would allow what is unavailable.
+    #: Why the status is not attached, with the line that would allow what is unavailable; empty if attached.
     reason: str = ""
-    #: Of the program's time that it was attached, 0 to 1: counts are those of that part, not scaled.
+    #: Share of the program's time that it was attached, 0 to 1: it counted in that part alone.
     share: float = 1.0
     #: Seconds that its events took of the rank with most, as estimated; None where that is not known.
     cost: float | None = None
-    #: Events a second of the rank with most, while it was attached.
+    #: Events a second of the rank with most, while it was attached; None where it never was.
     rate: float | None = None
     #: Seconds that each measured duration is longer by, as calibrated.
     apparent: float = 0.0
+    #: What it counted, by rank and by name; empty where it counted nothing.
     rows: tuple[ProbeRow, ...] = ()
-    #: What was odd.
+    #: What was odd, a sentence each; empty where nothing was.
     notes: tuple[str, ...] = ()
 
 
 class NodeRow(NamedTuple):
     """A row of a probe with the probe of its node."""
 
+    #: The probe on that node, as a whole.
     node: NodeProbe
+    #: One of the rows that it counted.
     row: ProbeRow
 
     @property
@@ -77,13 +85,17 @@ class NodeRow(NamedTuple):
 
 
 class Events(NamedTuple):
-    """Rows together. timed: events whose durations are known, and the seconds of these, without what watching
-    adds; bytes: None where no probe tells."""
+    """Rows together."""
 
+    #: How many there are in all.
     events: int
+    #: How many of them have a known duration.
     timed: int
+    #: Sum of the known durations, in s, without what watching adds to each.
     seconds: float
+    #: Amount of data that they moved, in B; None where no probe tells.
     bytes: int | None
+    #: k → how many events took 2^k to 2^(k+1) - 1 ns; empty where no duration is known.
     durations: Counter[int]
 
     @classmethod
@@ -121,4 +133,5 @@ class Events(NamedTuple):
 class Probes:
     """All probes of a run."""
 
+    #: One entry for each probe on each node; empty where there was no probe.
     nodes: tuple[NodeProbe, ...] = ()

@@ -33,9 +33,13 @@ _OF_PROBES: Final = ("uretprobe", "uprobe")
 class SystemCalls(NamedTuple):
     """System calls by number, and the numbers of those that io.bt counts."""
 
+    #: Number → name of each call; empty where nobody has written them down for this kind of machine.
     names: dict[int, str]
+    #: Numbers of the calls that read from a file; empty where `names` is.
     reads: tuple[int, ...]
+    #: Numbers of the calls that write to a file; empty where `names` is.
     writes: tuple[int, ...]
+    #: Numbers of the calls that bring a file to its disk; empty where `names` is.
     flushes: tuple[int, ...]
 
 

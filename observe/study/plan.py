@@ -36,22 +36,26 @@ _NAMED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
-    """The values of each factor.
+    """The values of each factor."""
 
-    ranks: ``8`` of all nodes, or ``2/node``; cores: likewise, instead: as many ranks as fill them with their
-    threads. binding: one of `BINDINGS`, or a mapping such as ppr:1:numa. frequency: Hz. memory: competing
-    processes. network: bytes/s, or NAME=VALUE by which MPI takes another one. None: as usual.
-    variables: values of each variable of the environment.
-    """
-
+    #: How many nodes a condition takes.
     nodes: Sequence[int] = (1,)
+    #: How many MPI ranks: ``8`` of all nodes together, or ``2/node``.
     ranks: Sequence[str] = ("1/node",)
+    #: How many cores to fill, written likewise, instead of `ranks`: as many ranks as fill them with their
+    #: threads; empty: `ranks` counts.
     cores: Sequence[str] = ()
+    #: How many threads each rank has.
     threads: Sequence[int] = (1,)
+    #: How ranks are bound: one of `BINDINGS`, or a mapping such as ppr:1:numa.
     binding: Sequence[str] = ("default",)
+    #: Clock of the CPUs in Hz; None: as usual.
     frequency: Sequence[float | None] = (None,)
+    #: Competing processes on each NUMA node; 0.5: one that rests half of the time; None: none.
     memory: Sequence[float | None] = (None,)
+    #: B/s of each node, or NAME=VALUE by which MPI takes another network; None: as usual.
     network: Sequence[float | str | None] = (None,)
+    #: Variable of the program's environment → its values; empty: none is set.
     variables: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 

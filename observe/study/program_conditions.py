@@ -29,17 +29,19 @@ SURELY: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Conditions that do the same work, the reference first.
+    """Conditions that do the same work, the reference first."""
 
-    resources: those that were varied. times: ln s; rates: ln Hz or ln bytes/s, a row a resource.
-    reasons: resource → why it was not varied. left_out: condition → why it is none of these.
-    """
-
+    #: What each is called.
     names: tuple[str, ...]
+    #: Those that were varied; empty where none was.
     resources: tuple[Resource, ...]
+    #: ln of each condition's time in s.
     times: tuple[Input, ...]
+    #: ln of what each resource gave, in Hz or B/s: a row a resource, in it a value a condition.
     rates: tuple[tuple[Input, ...], ...]
+    #: Resource → why it does not count as varied; empty where all do.
     reasons: Mapping[Resource, str]
+    #: Condition → why it is none of these; empty where all are.
     left_out: Mapping[str, str]
 
     @property

@@ -38,28 +38,36 @@ _LARGEST_OWN: Final = 0.003
 
 
 class ModelMisfit(NamedTuple):
-    """What the spread of runs does not explain. variance: of ln T between conditions, 0 where nothing is
-    left; dof: of it. p: probability of as much without; None where there is nothing to tell it by."""
+    """What the spread of runs does not explain."""
 
+    #: Variance of ln T from condition to condition that is left; 0 where nothing is.
     variance: float
+    #: Degrees of freedom of `variance`.
     dof: float
+    #: Probability of as much if the form were right; None where there is nothing to tell it by.
     p: float | None
 
 
 class Number(NamedTuple):
     """A value with its interval."""
 
+    #: The number itself: a time in s, or a share of 1.
     value: float
+    #: Lower end of the interval, in the unit of `value`.
     low: float
+    #: Upper end of the interval, in the unit of `value`.
     high: float
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Conditions with their fit. seconds: β of the rest, then of each resource, none below 0."""
+    """Conditions with their fit."""
 
+    #: What was fitted, the reference first.
     conditions: Conditions
+    #: β in s: of the rest, then of each resource; none is below 0.
     seconds: Floats
+    #: How far the conditions are off the fit.
     misfit: ModelMisfit
 
     def number(

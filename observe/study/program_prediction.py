@@ -44,44 +44,62 @@ class CannotPredict(ValueError):
 
 
 class Ratio(NamedTuple):
-    """How many times less a resource gives there than here. variance: of its logarithm, with dof; None where
-    that is not known. source: what tells it."""
+    """What a resource gives here, compared with there."""
 
+    #: How many times less the resource gives there than here: 2 is half as much.
     value: float
+    #: Variance of the logarithm of `value`; None where too few samples tell it.
     variance: float | None
+    #: Degrees of freedom of `variance`; infinite where somebody gave the ratio.
     dof: float
+    #: What tells it, in words: the test, and what it measured here and there.
     source: str
 
 
 class Term(NamedTuple):
-    """Seconds there of one part, with their interval. slower: how many times as long as here, at least and at
-    most."""
+    """One part of the time there."""
 
+    #: The part: ``cpu``, ``memory``, ``mpi``, ``io``, or ``rest`` for what none of these takes.
     name: str
+    #: How long this part takes there, in s.
     seconds: float
+    #: Lower end of the interval of `seconds`, in s.
     low: float
+    #: Upper end of the interval of `seconds`, in s.
     high: float
+    #: How many times as long as here it takes: at least, at most.
     slower: tuple[float, float]
+    #: What tells that, in words.
     source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Seconds of the reference's program on the platform `there`. low, high: None where the error of a
-    ceiling is not known. dominates: the largest term, empty where another may be larger. notes: what to
-    know."""
+    """The time of a study's program on another platform."""
 
+    #: What the study calls the program.
     program: str
+    #: Name of the platform that the study ran on.
     here: str
+    #: Name of the platform that the time is predicted for.
     there: str
+    #: Name of the condition whose time is predicted.
     reference: str
+    #: Time of that condition here, in s, as the model has it.
     measured: float
+    #: Its time there, in s.
     seconds: float
+    #: Lower end of the interval of `seconds`, in s; None where the error of a ceiling is not known.
     low: float | None
+    #: Upper end of the interval of `seconds`, in s; None where `low` is.
     high: float | None
+    #: Probability that the interval holds the true time, 0 to 1.
     coverage: float
+    #: The parts of the time there; those that take no time are left out.
     terms: tuple[Term, ...]
+    #: Name of the part that takes most there; empty where another one may take more.
     dominates: str
+    #: What the reader has to know about it, a sentence each; empty where there is nothing.
     notes: tuple[str, ...]
 
 

@@ -31,12 +31,17 @@ _POP: Final = ("parallel", "load balance", "communication")
 
 
 class ScalingPoint(NamedTuple):
-    """A condition of a scaling series: CPUs (ranks × threads), median seconds with interval."""
+    """A condition of a scaling series."""
 
+    #: How many CPUs it takes: ranks × threads.
     cpus: int
+    #: How the program was run.
     condition: Condition
+    #: Median time of its runs, in s.
     seconds: float
+    #: Lower end of its interval, in s; None with too few runs.
     low: float | None
+    #: Upper end of its interval, in s; None with too few runs.
     high: float | None
 
 

@@ -132,10 +132,13 @@ def _interval(low: float | None, high: float | None, form: str) -> Cell:
 
 
 class _RunsOf(NamedTuple):
-    """The runs of a condition. times: of those that have one, in seconds."""
+    """The runs of a condition."""
 
+    #: How the program was run.
     condition: Condition
+    #: All of them, also those that failed.
     runs: Sequence[ProgramRun]
+    #: How long those took that worked, in s.
     times: Sequence[float]
 
 

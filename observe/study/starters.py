@@ -24,10 +24,13 @@ STARTERS: Final = "starters"
 
 @dataclass(frozen=True, slots=True)
 class StudyPlace:
-    """Where a study is made: its folder, that of `npc.places.suite`, how long to wait for jobs."""
+    """Where a study is made."""
 
+    #: Folder of the study.
     folder: Path
+    #: Folder that benchmarks run from (`npc.places.suite`).
     home: Path
+    #: How long to wait for jobs, in s; None: without end.
     limit_s: float | None = None
 
     def platform(self, study: Study) -> Path:
@@ -37,11 +40,14 @@ class StudyPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starters:
-    """words: the launcher's, for each placement, nothing where a program needs none. cores: CPUs of a node, 0
-    where the platform does not tell. one_machine: whether there is no scheduler."""
+    """How the platform starts the program in each placement."""
 
+    #: (nodes, ranks on each, threads of each, binding) → the launcher's words; no words where a program needs
+    #: no launcher.
     words: Mapping[tuple[int, int, int, str], tuple[str, ...]]
+    #: CPUs of a node; 0 where the platform does not tell.
     cores: int
+    #: Whether there is no scheduler.
     one_machine: bool
 
 

@@ -178,29 +178,43 @@ def document(experiment: Experiment, folder: Path, pairs: Sequence[ComparedSerie
 
 
 class _Hint(msgspec.Struct):
+    #: What the hint rests on, in a sentence with its numbers.
     evidence: str = msgspec.field(name="seen")
+    #: What becomes faster.
     of: str
+    #: How many times as fast it becomes at most; None where that is not known.
     gain: float | None = None
 
 
 class _Document(msgspec.Struct):
     """What is read of ``tried.json``."""
 
+    #: Number of the file's format.
     schema: int
+    #: Name of the rule that gave the hint.
     rule: str
+    #: What was tried.
     hint: _Hint
+    #: What was changed, in words.
     change: str
+    #: What was changed, and which sizes of messages the hint is about.
     trial: TrialChange
 
 
 class TriedHints(NamedTuple):
-    """What a folder of ``--try`` holds. rule, evidence: which hint was tried. lines: the answer in words."""
+    """What a folder of ``--try`` holds."""
 
+    #: Name of the rule that gave the hint.
     rule: str
+    #: What the hint rests on, in a sentence with its numbers.
     evidence: str
+    #: What was changed, in words.
     change: str
+    #: Every series, without and with the change.
     pairs: list[ComparedSeries]
+    #: What these say together.
     answer: TrialAnswer
+    #: That answer in words, a sentence each.
     lines: list[str]
 
 

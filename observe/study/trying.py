@@ -68,22 +68,29 @@ class CannotTry(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """A hint, the change, and the command without and with it.
+    """A hint, the change, and the command without and with it."""
 
-    program: what was launched, as `npc.machine.programs` calls it. launch: the one that the hint rests on.
-    library: the MPI that it had, empty if that is not known.
-    """
-
+    #: The rule of advice that gave the hint.
     rule: AdviceRule
+    #: The advice that is tried.
     hint: Hint
+    #: What is changed for it.
     trial: TrialChange
+    #: Name of the parser that reads the launches' output.
     tool: str
+    #: What was launched, as `npc.machine.programs` calls it.
     program: str
+    #: Name of the platform that the hint was measured on.
     platform: str
+    #: The MPI that `launch` had; empty if that is not known.
     library: str
+    #: The launch that the hint rests on, which is repeated.
     launch: Launch
+    #: Words of its command, without the change.
     without: tuple[str, ...]
+    #: Words of its command, with the change.
     changed: tuple[str, ...]
+    #: How many launches are made without the change; as many are made with it.
     runs: int
 
     @property
@@ -348,10 +355,13 @@ def word_of(pair: ComparedSeries) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TrialAnswer:
-    """word: of the series that the hint is about. about: these, elsewhere: the others."""
+    """What a trial brought."""
 
+    #: What became of the series that the hint is about: better, worse, no difference shown, …
     word: str
+    #: The series that the hint is about.
     about: tuple[ComparedSeries, ...]
+    #: The other series: those of other sizes.
     elsewhere: tuple[ComparedSeries, ...]
 
     @property

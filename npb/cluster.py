@@ -31,13 +31,15 @@ _COMPARED: Final = ("bandwidth", "latency", "message_rate")
 class PairAttempt(NamedTuple):
     """One finished measurement of a pair."""
 
-    #: Names of both nodes.
+    #: Name of the node that ran the server.
     server: str
+    #: Name of the node that ran the client.
     client: str
     #: Number of its round; None where it was repeated by itself.
     round: int | None
     #: 0, or 1 where it was repeated.
     attempt: int
+    #: Its readings, and whether they may be believed.
     result: LaunchResult
     #: Of a message, in bytes, as the command line has it; None where it has none.
     size: int | None
@@ -46,7 +48,9 @@ class PairAttempt(NamedTuple):
 class PairSeries(NamedTuple):
     """The values that are compared with each other."""
 
+    #: The one thing of a tool that was measured: ``tcp_bw``.
     case: str
+    #: Which quantity it is: a key of `npc.records.units.METRICS`.
     metric: str
     #: Of a message, in bytes; None where the test has no size.
     size: int | None

@@ -23,11 +23,13 @@ _GROUP_KINDS: Final[tuple[Kind, ...]] = ("uplink", "switch", "rack")
 class PairHypothesis(NamedTuple):
     """What a hypothesis says is slow."""
 
+    #: What it blames: a node, an uplink, a switch or a rack.
     kind: Kind
+    #: Which node or group of nodes of this kind it blames.
     name: str
     #: The end of its pairs at which alone a node is slow: 0 as server, 1 as client; None: at both.
     end: int | None = None
-    #: What a node at that end is called.
+    #: What a node at that end is called; empty for both ends.
     role: Role = ""
 
     @property

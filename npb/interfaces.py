@@ -32,6 +32,7 @@ class HostView(NamedTuple):
     name: str
     #: The same for all processes that share a network stack.
     identity: str
+    #: Addresses of its network interfaces.
     interfaces: tuple[Address, ...]
 
 

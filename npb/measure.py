@@ -40,13 +40,15 @@ _STOP_SIGNALS: Final = {"sockperf": signal.SIGINT}
 class StepOutcome:
     """A finished step."""
 
+    #: What was to be run.
     step: SweepStep
     #: The client's command line.
     argv: tuple[str, ...]
     #: When it began, ISO 8601.
     started: str
+    #: The readings, and whether they may be believed.
     result: LaunchResult
-    #: How long its client ran; where none did, how long the attempt took.
+    #: How long its client ran, in s; where none did, how long the attempt took.
     seconds: float = 0.0
     #: How its client ended; None if it never started.
     client: ToolEnd | None = None

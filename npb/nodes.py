@@ -60,7 +60,7 @@ class ToolEnd:
 
     #: Exit code, negative for a signal.
     exit: int
-    #: Wall time.
+    #: Wall time, in s.
     seconds: float
     #: Whether it was ended because its time was over.
     timed_out: bool
@@ -76,11 +76,13 @@ class ToolEnd:
 class RunningTool:
     """A tool that runs on a node."""
 
+    #: The command line that it was started with.
     argv: tuple[str, ...]
     #: The CPU list that it really has.
     cpus: str
     #: UDP datagrams that its host had received in all when it started.
     datagrams: int
+    #: Done as soon as the tool has ended; its value says how.
     ended: asyncio.Future[ToolEnd]
 
 

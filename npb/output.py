@@ -80,7 +80,9 @@ class Stream:
 class Output(NamedTuple):
     """What a tool printed on stdout and stderr."""
 
+    #: What came on stdout.
     out: Stream
+    #: What came on stderr.
     err: Stream
 
     @classmethod

@@ -30,6 +30,7 @@ _ROLES: Final[dict[Sender, tuple[Role, Role]]] = {
 class NodeEnd(NamedTuple):
     """A node in all of its pairs, or at one end of them."""
 
+    #: Number of the node, from 0.
     node: int
     #: 0: where it is the server, 1: where it is the client; None: at either end.
     end: int | None

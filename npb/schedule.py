@@ -38,6 +38,7 @@ class Schedule:
     pattern: str
     #: How many ranks there are.
     nodes: int
+    #: The rounds of one run; the pairs of a round are measured at the same time.
     rounds: Sequence[Round] | AllPairs
     #: How many pairs all rounds have.
     pairs: int
@@ -132,6 +133,7 @@ def circle_rounds(n: int) -> int:
 class AllPairs:
     """All rounds of the circle method among n nodes, each made when it is asked for."""
 
+    #: How many nodes there are, numbered from 0.
     n: int
 
     def __len__(self) -> int:

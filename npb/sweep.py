@@ -35,6 +35,7 @@ class BadRepeat(ValueError):
 class Repeat:
     """One swept option."""
 
+    #: Without dashes: ``size`` stands for ``--size`` or ``{size}`` in the commands.
     name: str
     #: As they stand on a command line.
     values: tuple[str, ...]
@@ -46,8 +47,9 @@ class SweepStep:
 
     #: By name of a repeat its value.
     values: Mapping[str, str]
-    #: The commands with these values in place.
+    #: The server's command line with these values in place.
     server: tuple[str, ...]
+    #: The client's command line with these values in place.
     client: tuple[str, ...]
     #: How often it was measured before.
     sample: int = 0

@@ -40,10 +40,13 @@ class Acceptance(NamedTuple):
 
     #: ISO 8601.
     time: str
+    #: Who accepted it.
     who: str
+    #: Why, in the words of that person; never empty.
     reason: str
     #: Of the series, as somebody gave it.
     pattern: str
+    #: By series the state that is usual from now on.
     baselines: dict[Series, Baseline]
 
 

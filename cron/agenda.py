@@ -63,6 +63,7 @@ class Agenda:
 
     #: The platform's folder.
     platform: Path
+    #: The records of the nights before.
     history: History
     #: Further arguments of ``npc characterise``.
     words: tuple[str, ...] = ()
@@ -78,16 +79,19 @@ class Agenda:
     notes: list[str] = field(default_factory=list)
     #: What was not measured.
     left_out: list[WorkItem] = field(default_factory=list)
+    #: What is planned and not yet measured, the next first.
     _waiting: deque[WorkItem] = field(default_factory=deque)
     #: What the last `next_parts` measure.
     _batch: list[WorkItem] = field(default_factory=list)
+    #: How many batches were begun tonight; it numbers the parts.
     _batches: int = 0
     #: By name the parts of benchmarks on any nodes.
     _benchmark_parts: Mapping[str, Part] = field(default_factory=dict)
     #: The partition, by name.
     _nodes: dict[str, SlurmNode] = field(default_factory=dict)
+    #: What the nights before measured, and what that cost.
     _past: PastNights = field(init=False)
-    #: The verdict of the last night.
+    #: The verdict of the last night; None if it is not known.
     _last: NightDocument | None = None
     #: Nodes whose jobs Slurm did not take, as too many were submitted.
     _refused_nodes: set[str] = field(default_factory=set)

@@ -61,11 +61,13 @@ Stands = Mapping[str, Mapping[str, Any]]
 class NodeCounterIncrease(NamedTuple):
     """By how much a node's counter rose, and by how much it may."""
 
+    #: Name of the node that has the counter.
     node: str
     #: Of the counter, behind what it belongs to: ``mlx5_0/1 symbol_error``.
     name: str
+    #: How many more events it counts now.
     by: int
-    #: In which time.
+    #: In which time, in s.
     seconds: float
     #: By how much a sound machine's rises at most in that time.
     allowed: float

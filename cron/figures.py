@@ -50,6 +50,7 @@ class HistoryPicture(NamedTuple):
 
     #: Its file's name without the suffix.
     name: str
+    #: The heading that is drawn above its panels.
     title: str
     #: Each is one test at all its numbers of nodes.
     panels: list[list[Series]]

@@ -66,10 +66,11 @@ class NightHypothesis(NamedTuple):
 
     #: One of `_KINDS`.
     kind: str
+    #: Which one of this kind is slow.
     name: str
     #: The number of the night from which on it is slow.
     onset: int
-    #: In which role alone a node is slow.
+    #: In which role alone a node is slow; empty: in both.
     role: Role = ""
 
     def __str__(self) -> str:
@@ -81,7 +82,9 @@ class Accusation(NamedTuple):
 
     #: The number of the case whose readings accuse.
     case: int
+    #: What is blamed, and since when.
     hypothesis: NightHypothesis
+    #: How large the change is, and how sure it is.
     effect: Effect
     #: Numbers of the readings that it explains.
     readings: Integers

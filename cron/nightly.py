@@ -67,13 +67,13 @@ class Options:
     words: tuple[str, ...] = ()
     #: Number of good nights whose raw runs stay.
     keep_runs: int = 14
-    #: How long all of it may take.
+    #: How long all of it may take, in s.
     limit_s: float = 3 * 3600.0
     #: Whether suspects are confirmed by a matrix of pairs.
     pairs: bool = True
     #: As npb takes it: ``slurm``, or a file; empty if nobody knows.
     topology: str = ""
-    #: What `topology` describes.
+    #: What `topology` describes; None if nobody knows.
     fabric: Topology | None = None
     #: Node time (s) that it may take; None without end.
     budget_s: float | None = None
@@ -85,6 +85,7 @@ class Options:
 class NightOutcome:
     """What became of a night."""
 
+    #: The judgement of all its series.
     night: NightVerdict
     #: What happened besides, for people.
     notes: list[str] = field(default_factory=list)

@@ -39,6 +39,7 @@ class NodeState(NamedTuple):
 class NodeNights:
     """What the nights before say of nodes; nights are numbers."""
 
+    #: Number of the night that is planned: as many were before it.
     tonight: int
     #: By node the last night that measured it.
     measured: Mapping[str, int] = field(default_factory=dict)

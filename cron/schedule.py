@@ -41,6 +41,7 @@ class NotInstalled(click.ClickException):
 class Crontab:
     """A table of cron's form: the program that shows and takes it."""
 
+    #: The command to call: ``crontab`` or ``scrontab``.
     program: str
 
     def read(self) -> str:

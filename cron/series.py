@@ -68,6 +68,7 @@ class PlacedMedians:
     logarithm: Floats
     #: By median, whether others used the CPUs during all of its samples.
     disturbed: Booleans
+    #: The groups of hosts that `place` counts from 0.
     places: tuple[HostGroup, ...]
 
     @classmethod
@@ -131,7 +132,9 @@ _NOTHING: Final = NightMeasurement()
 class BenchmarkAttempt(NamedTuple):
     """Whether a benchmark worked in a night on some hosts."""
 
+    #: Name of what was run.
     benchmark: str
+    #: Where it was run: names of hosts.
     hosts: tuple[str, ...]
     #: Whether none of its samples worked.
     failed: bool

@@ -28,17 +28,19 @@ MIN_NIGHTS: Final = 5
 class Variation:
     """One series over its nights; values are in its metric's SI unit."""
 
+    #: Which series it is.
     key: Series
-    #: Names of the first and of the last night.
+    #: Name of the first night.
     first: str
+    #: Name of the last night.
     last: str
     #: How many samples there are.
     samples: int
     #: Of the nightly medians.
     summary: Summary
-    #: Mean and standard deviation of all samples, as the paper gives them (its table 5 and section 5.4.2); no
-    #: deviation of one sample.
+    #: Mean of all samples, as the paper gives it (its table 5 and section 5.4.2).
     mean: float
+    #: Standard deviation of all samples, as in the paper; None with a single sample.
     deviation: float | None
     #: Kruskal and Wallis' chance; None unless there are two samples a night.
     between: float | None

@@ -26,13 +26,15 @@ from npc.records.verdicts import (
 class SeriesVerdict:
     """One series in one night; values are in its metric's SI unit."""
 
+    #: Which series it is.
     key: Series
+    #: How it was judged.
     verdict: Verdict
-    #: Why, in words.
+    #: Why, in words; empty where nothing is to be said.
     reason: str = ""
     #: Tonight's median, measured first; None where there is none.
     value: float | None = None
-    #: The same, measured again.
+    #: The same, measured again; None where it was not.
     again: float | None = None
     #: The usual value; None with too few nights.
     reference: float | None = None
@@ -40,19 +42,19 @@ class SeriesVerdict:
     noise: float | None = None
     #: How many nights the usual value is from.
     nights: int = 0
-    #: The value at which tonight alone would be suspicious.
+    #: The value at which tonight alone would be suspicious; None if not known.
     limit: float | None = None
-    #: The hard limit that is broken.
+    #: The hard limit that is broken; None where none is.
     floor: float | None = None
-    #: Relative change against the reference (-0.05: 5 % less).
+    #: Relative change against the reference (-0.05: 5 % less); None if not known.
     effect: float | None = None
-    #: Standard normal score of the change.
+    #: Standard normal score of the change; None if not known.
     score: float | None = None
-    #: Probability of such a score in a quiet series.
+    #: Probability of such a score in a quiet series; None if not known.
     chance: float | None = None
-    #: Of the change.
+    #: Of the change; empty where there is none.
     direction: Direction = ""
-    #: The night that the change began in.
+    #: The night that the change began in; empty if not known.
     since: str = ""
     #: Whether tonight is low enough to be measured again.
     hit: bool = False
@@ -73,6 +75,7 @@ class SeriesVerdict:
 class NightVerdict:
     """The judgement of one night."""
 
+    #: Name of the cluster, as NPC knows it.
     platform: str
     #: Name of the night.
     run: str
@@ -95,6 +98,7 @@ class NightVerdict:
     #: Of nights that measure every node; None of others.
     coverage: Coverage | None = None
     #: The common mode: what is the same in most series; these are PASS where nothing else is wrong with them.
+    #: None where they have nothing in common.
     common: CommonEvent | None = None
 
     @property

@@ -95,6 +95,7 @@ class _Job:
     options: Mapping[str, str]
     #: What NPC's fio.py printed above the document.
     head: Entry
+    #: Version of fio, without its name; empty where the text does not tell it.
     version: str
     #: The number of the document, or of the run in a text.
     document: int

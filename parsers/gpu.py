@@ -88,9 +88,11 @@ Readings = Iterator[Reading]
 
 
 class _Sheet(NamedTuple):
-    """What the hardware allows: B/s of its memory, FLOP/s by precision; infinite where it is not known."""
+    """What the hardware allows."""
 
+    #: The most that its memory allows, in B/s; infinite where it is not known.
     bandwidth: float = math.inf
+    #: The most FLOP/s that it can do, by precision; without an entry or infinite where not known.
     flops: Mapping[str, float] = {}
 
 

@@ -51,11 +51,15 @@ _US: Final = 1e-6
 
 
 class _Row(NamedTuple):
-    """A core; `noise` is the share of its time that was lost, `longest` in s, `rate` a second."""
+    """What was taken from a core."""
 
+    #: Number of the core, as printed.
     core: str
+    #: Share of its time that was lost (of 1).
     noise: float
+    #: The longest loss at a time, in s.
     longest: float
+    #: Losses a second; 0 where the test does not count them.
     rate: float
 
 

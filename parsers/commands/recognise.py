@@ -43,8 +43,11 @@ _LONGEST_RULE: Final = 500
 class ToolText(NamedTuple):
     """The text of one tool, and its command line where that is known."""
 
+    #: Name of the parser that reads it.
     tool: str
+    #: What was printed.
     text: str
+    #: The command line, word by word; empty where it is not known.
     argv: Sequence[str] = ()
 
 

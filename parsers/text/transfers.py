@@ -26,8 +26,9 @@ class End:
     moved: float | None = None
     #: How long it took, in s; None where it is not told.
     seconds: float | None = None
-    #: One step of the last printed digit of the rate (B/s) and the time (s).
+    #: One step of the last printed digit of the rate, in B/s; 0 where it is exact.
     rate_step: float = 0.0
+    #: One step of the last printed digit of the time, in s; 0 where it is exact.
     time_step: float = 0.0
 
     @property
@@ -88,12 +89,17 @@ class Loss:
 
 @dataclass(frozen=True)
 class Direction:
-    """The summary of one direction. Retransmits, jitter (s) and loss are None where they are not told."""
+    """The summary of one direction."""
 
+    #: What the sender counted; None where it is not told.
     sent: End | None = None
+    #: What the receiver counted; None where it is not told.
     received: End | None = None
+    #: TCP segments that were sent again; None where they are not told.
     retransmits: float | None = None
+    #: How much the time on the way varies, in s; None where it is not told.
     jitter: float | None = None
+    #: Datagrams that did not arrive; None where they are not told.
     loss: Loss | None = None
     #: Bytes that the intervals of the run have together, by the end that printed them; 0 where not told.
     in_intervals: dict[str, float] = field(default_factory=dict)

@@ -42,6 +42,7 @@ _SHIFT: Final = re.compile(r"(\w+)\s*<<\s*(\w+)")
 class CField(NamedTuple):
     """A field of a structure."""
 
+    #: What C calls it.
     name: str
     #: A character of `struct`, or a structure.
     kind: str | CStructure
@@ -54,6 +55,7 @@ class CField(NamedTuple):
 class CStructure(NamedTuple):
     """A structure."""
 
+    #: In the order of the header.
     fields: tuple[CField, ...]
     #: Bytes, with what the compiler leaves free at the end.
     size: int
@@ -86,6 +88,7 @@ class CStructure(NamedTuple):
 class CHeader(NamedTuple):
     """What a header declares, by name."""
 
+    #: By its name each ``struct``.
     structures: dict[str, CStructure]
     #: Of enumerations.
     numbers: dict[str, int]

@@ -28,9 +28,11 @@ SENT: Final = "sent"
 
 
 class CountedBytes(NamedTuple):
-    """Bytes between two readings of a counter, None where they cannot be known; `note` says what was odd."""
+    """Bytes between two readings of a counter."""
 
+    #: What passed, in B; None where it cannot be known.
     bytes: int | None
+    #: What was odd, in words; empty where nothing was.
     note: str = ""
 
 

@@ -63,32 +63,42 @@ _NAMELESS: Final = {"DW_TAG_pointer_type": "pointer"}
 
 
 class Function(NamedTuple):
-    """Addresses of a function as its file numbers them: the first, and the one after the last."""
+    """Addresses of a function, as its file numbers them."""
 
+    #: Where it begins.
     first: int
+    #: The first address behind its end.
     after: int
 
 
 class Symbol(NamedTuple):
-    """kind: `VARIABLE`, `FUNCTION`, `IFUNC`; size: bytes, 0 where the file does not tell."""
+    """A variable or a function that a file names."""
 
+    #: As the file's table of symbols has it.
     name: str
+    #: `VARIABLE`, `FUNCTION` or `IFUNC`.
     kind: int
+    #: Where it begins, as its file numbers addresses.
     address: int
+    #: B; 0 where the file does not tell.
     size: int
 
 
 class SourceLine(NamedTuple):
-    """A place in a source: the path as the compiler wrote it, and the line's number."""
+    """A place in a source."""
 
+    #: Path of the source, as the compiler wrote it but without ``..``.
     file: str
+    #: Which line of it, from 1.
     number: int
 
 
 class Type(NamedTuple):
-    """Of a variable, or of an array's elements: its name, empty where it has none; bytes."""
+    """Of a variable, or of an array's elements."""
 
+    #: As the source has it; empty where it has none.
     name: str
+    #: B of one value.
     size: int
 
 

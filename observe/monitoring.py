@@ -41,17 +41,20 @@ KINDS: Final = {"E": "user", "I": "internal", "S": "put", "R": "get"}
 
 
 class RankFlow(NamedTuple):
-    """What one rank sent to another: `kind` is user, internal, put or get.
+    """What one rank sent to another."""
 
-    by_size: messages by size, where MPI says so: entry 0 counts empty ones, entry k those of
-    2^(k−1) … 2^k − 1 bytes.
-    """
-
+    #: What sent it: ``user``, ``internal`` (MPI's own), ``put`` or ``get``.
     kind: str
+    #: Number of the rank that its line names first.
     source: int
+    #: Number of the rank that its line names second.
     target: int
+    #: B of all its messages together.
     bytes: int
+    #: How many there were.
     messages: int
+    #: Messages by size: entry 0 counts empty ones, entry k those of 2^(k−1) … 2^k − 1 B;
+    #: empty where MPI does not say so.
     by_size: tuple[int, ...] = ()
 
 

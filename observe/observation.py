@@ -40,11 +40,13 @@ _LITTLE: Final = 1_000_000
 class Observation:
     """One run of a program."""
 
+    #: The command line that was observed, word by word.
     command: tuple[str, ...]
     #: What the program said of itself, by metric (`npc.records.units.METRICS`): flops (FLOP/s), flop.
     reported: Mapping[str, float]
     #: How many ranks there were to be.
     ranks: int
+    #: What was seen on each node.
     nodes: tuple[ObservedNode, ...]
     #: MPI's own count, or an observer's; None without.
     messages: Messages | None

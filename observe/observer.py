@@ -110,6 +110,7 @@ class RunPlan:
     counters: str = ""
     #: Whether Open MPI counts messages and bytes.
     monitoring: bool = False
+    #: What else watches it; empty: nothing.
     observers: Sequence[RunObserver] = field(default_factory=tuple)
 
 
@@ -186,6 +187,7 @@ class RunObserver(ABC):
 class RegisteredObservers(NamedTuple):
     """The observers that there are."""
 
+    #: Their classes, in the order in which they take part.
     kinds: tuple[type[RunObserver], ...]
     #: By name, why a module with one cannot be loaded.
     problems: dict[str, str]

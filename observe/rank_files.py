@@ -21,25 +21,33 @@ Number = Annotated[int, msgspec.Meta(ge=0, lt=2**22)]
 
 
 class PortReading(msgspec.Struct):
-    """A reading of the node's ports (`npc.observe.counters.read_counters`), in seconds of its clock."""
+    """A reading of the node's ports."""
 
+    #: When it was read, in s since 1970 by the node's clock.
     time: float
+    #: By port or interface what `npc.observe.counters.read_counters` read: received, sent, and B a count.
     counters: dict[str, dict[str, int]]
 
 
 class Flop(msgspec.Struct, kw_only=True):
-    """What was counted by `group`: FLOP, or `npc.observe.flop_counters.moved_bytes`, or why nothing was."""
+    """What was counted: FLOP, or `npc.observe.flop_counters.moved_bytes`, or why nothing was."""
 
+    #: The group or event that was asked for.
     group: str
+    #: FLOP that were counted; None where they were not.
     flop: float | None = None
+    #: What went through a level of the memory; None where the group does not count that.
     moved: MovedBytes | None = None
+    #: Why there are no counts, in words; without a meaning where there are some.
     reason: str = "nothing was counted"
 
 
 class WatchedRank(msgspec.Struct, kw_only=True):
     """A rank."""
 
+    #: Name of the host that it ran on.
     host: str
+    #: Its number in the program, from 0.
     rank: Number
     #: Of the whole program.
     ranks: Number
@@ -49,12 +57,13 @@ class WatchedRank(msgspec.Struct, kw_only=True):
     begin: PortReading
     #: When it had ended.
     end: PortReading
-    #: CPUs that the launcher bound it to, as a list of Linux.
+    #: CPUs that the launcher bound it to, as a list of Linux; None if not known.
     cpus: str | None = None
     #: Those that OpenMP was to have.
     threads: Number = 1
+    #: What the hardware counted; None where this rank had nothing to count.
     counted: Flop | None = None
-    #: What the kernel counted (`npc.processes.storage_and_calls`), in bytes and calls.
+    #: What the kernel counted (`npc.processes.storage_and_calls`), in bytes and calls; None if not known.
     io: dict[str, int] | None = None
     #: What companions said at their end, by their keys.
     companions: dict[str, Any] = msgspec.field(default_factory=dict)

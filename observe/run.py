@@ -43,9 +43,11 @@ _RANK: Final = Path(__file__).with_name("rank.py")
 
 
 class ProgramEnd(NamedTuple):
-    """How a program ended. code: its exit code, -n for signal n; notes: what of its output is not kept."""
+    """How a program ended."""
 
+    #: Exit code; -n where signal n ended it.
     code: int
+    #: What of its output is missing, in words; empty where nothing is.
     notes: tuple[str, ...] = ()
 
 

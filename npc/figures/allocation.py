@@ -28,8 +28,9 @@ _SPARSE: Final = 2
 class Allocation(NamedTuple):
     """How often a benchmark had each node."""
 
+    #: Which benchmark it was; `ALL` for all of them together.
     benchmark: str
-    #: In how many nights, by the nodes that it had.
+    #: Node → in how many nights the benchmark had it; only nodes that it had.
     nights: Mapping[str, int]
     #: All nodes that are known: those of the topology and those that any benchmark had.
     known: frozenset[str]

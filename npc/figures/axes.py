@@ -25,8 +25,9 @@ _MONTHS: Final = (1, 2, 3, 6, 12, 24, 60, 120)
 class Tick(NamedTuple):
     """A labelled place on an axis."""
 
-    #: In data coordinates.
+    #: Where it is, in the axis's unit.
     value: float
+    #: The text there.
     label: str
 
 
@@ -34,14 +35,17 @@ class Tick(NamedTuple):
 class Axis:
     """A linear or logarithmic axis."""
 
-    #: The screen has room for its first line only.
+    #: What it shows; the screen has room for the first line only.
     title: str
-    #: Its ends in data coordinates.
+    #: Where it begins, in the unit of its values.
     low: float
+    #: Where it ends, in the unit of its values.
     high: float
+    #: Whether it is logarithmic.
     log: bool
+    #: Its labelled places.
     ticks: tuple[Tick, ...]
-    #: Of the logarithmic scale.
+    #: Base of the logarithmic scale; of no meaning on a linear one.
     base: float = 10
 
     def share(self, value: float) -> float:

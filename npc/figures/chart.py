@@ -52,24 +52,30 @@ Place = tuple[float, float]
 class Mark(NamedTuple):
     """A point that can be pointed at."""
 
+    #: Where it is along the x axis, in the axis's unit.
     x: float
+    #: Where it is along the y axis, in the axis's unit.
     y: float
-    #: Lines of text for who points at it.
+    #: Lines of text for who points at it; empty for none.
     tip: str = ""
-    #: The id of its record in a page.
+    #: The id of its record in a page; empty where it has none.
     record: str = ""
     #: How much of its colour fills it; 1 is all.
     fill: float = 1.0
-    #: The interval of y.
+    #: Lower end of the interval of y; None where it has no interval.
     low: float | None = None
+    #: Upper end of the interval of y; None where it has no interval.
     high: float | None = None
 
 
 class Note(NamedTuple):
     """Words above or below a place."""
 
+    #: Place along the x axis, in the axis's unit.
     x: float
+    #: Place along the y axis, in the axis's unit.
     y: float
+    #: What to write there.
     text: str
     #: Whether they stand above it.
     above: bool
@@ -79,35 +85,41 @@ class Note(NamedTuple):
 class Trace:
     """What is switched on and off together: lines, filled bands and marks of one colour."""
 
-    #: In the legend.
+    #: What the legend calls it; the printed legend leaves out those without a name.
     name: str
     #: A key of `COLOURS`.
     colour: str
-    #: Several lines are pieces that do not touch.
+    #: Its lines, each by the places that it joins; several are pieces that do not touch.
     lines: tuple[tuple[Place, ...], ...] = ()
-    #: Polygons.
+    #: Filled areas: the corners of each, in order.
     bands: tuple[tuple[Place, ...], ...] = ()
+    #: Its points.
     marks: tuple[Mark, ...] = ()
-    #: Lengths of dashes and gaps, and the width of its lines, in points.
+    #: Lengths of dashes and gaps of its lines in points, in turn; empty for unbroken lines.
     dashes: tuple[float, ...] = ()
+    #: How thick its lines are, in points.
     width: float = 1.8
-    #: Of its marks: circle, square, triangle, diamond, cross, triangle down, plus.
+    #: Shape of its marks: circle, square, triangle, diamond, cross, triangle down, plus, from 0 on.
     shape: int = 0
-    #: How its marks look.
+    #: Whether only the outline of its marks is drawn.
     hollow: bool = False
+    #: Whether its marks are smaller than usual.
     small: bool = False
+    #: Whether its marks are pale, so that others stand out.
     faint: bool = False
+    #: Words above or below places.
     notes: tuple[Note, ...] = ()
-    #: Drawn before and after it, and switched with it.
+    #: Traces that are drawn before it, and switched with it.
     under: tuple[Trace, ...] = ()
+    #: Traces that are drawn after it, and switched with it.
     over: tuple[Trace, ...] = ()
     #: Whether its marks are only there to be pointed at, and hence not printed.
     hover: bool = False
     #: Whether its bands hide what is behind them.
     solid: bool = False
-    #: Lines of text for who points at its lines.
+    #: Lines of text for who points at its lines; empty for none.
     tip: str = ""
-    #: Traces of one group have their names beside each other in print.
+    #: Traces of one group have their names beside each other in print; empty for no group.
     group: str = ""
 
     @property
@@ -138,9 +150,11 @@ def tool_colours(tools: Sequence[str]) -> list[str]:
 class DropLine(NamedTuple):
     """A line from a place down to the x axis; for print."""
 
+    #: Place along the x axis, in the axis's unit.
     x: float
+    #: Height in which it begins, in the y axis's unit.
     y: float
-    #: Stands beside it at the axis.
+    #: Words beside it at the axis.
     text: str
     #: A key of `COLOURS`.
     colour: str
@@ -152,16 +166,21 @@ class Chart:
 
     #: Its id in a page.
     ident: str
+    #: What stands above it.
     title: str
     #: What it shows, in words, for those who do not see it.
     text: str
+    #: The axis from left to right.
     x: Axis
+    #: The axis from the bottom up.
     y: Axis
+    #: What it shows; each can be switched off.
     traces: tuple[Trace, ...]
-    #: On the screen, in pixels of a width of 760.
+    #: Height on the screen, in pixels; it is 760 pixels wide.
     height: int = 420
+    #: Lines down to the x axis; only in print.
     drops: tuple[DropLine, ...] = ()
-    #: Whose measurements, and when; for print.
+    #: Whose measurements, and when; only in print, empty for none.
     source: str = ""
 
     @property

@@ -15,20 +15,21 @@ _MOST_LETTERS = 22
 class GridCell:
     """A cell: its value, what it says, and how it stands out."""
 
-    #: Numbers of its row and column.
+    #: Number of its row, from 0 at the top.
     row: int
+    #: Number of its column, from 0 on the left.
     column: int
-    #: On the grid's scale, in SI units; None where it is not known.
+    #: Its value on the grid's scale, in SI units; None where it is not known.
     value: float | None
     #: Lines of text for who points at it.
     tip: str
-    #: The id of its record in a page.
+    #: The id of its record in a page; empty where it has none.
     record: str = ""
     #: Whether it was measured and has no usable number: it is crossed out.
     failed: bool = False
     #: Whether a frame is around it.
     blamed: bool = False
-    #: Letters in it, where there is room.
+    #: Letters in it, where there is room; empty for none.
     label: str = ""
 
 
@@ -38,25 +39,29 @@ class Grid:
 
     #: Its id in a page.
     ident: str
+    #: What stands above it.
     title: str
     #: What it shows, in words, for those who do not see it.
     text: str
-    #: Names, from the top down and from left to right.
+    #: Names of the rows, from the top down.
     rows: tuple[str, ...]
+    #: Names of the columns, from left to right.
     columns: tuple[str, ...]
+    #: What is drawn, in any order; a place may have no cell.
     cells: tuple[GridCell, ...]
     #: The colours of the cells' values.
     scale: Scale
-    #: What rows and columns are.
+    #: What the rows are, in words; empty where nothing is to be said.
     row_title: str = ""
+    #: What the columns are, in words; empty where nothing is to be said.
     column_title: str = ""
-    #: Names that stand out.
+    #: Names of rows and columns that stand out.
     blamed: frozenset[str] = frozenset()
     #: Whether places without a cell are something that was not measured.
     filled: bool = False
-    #: The longest side of a cell in pixels (a hundredth of an inch in print), and its width where it is no
-    #: square.
+    #: The height of a cell in pixels, at most (a hundredth of an inch in print).
     side: float = 26.0
+    #: The width of a cell in the same unit, at most; 0 for square cells.
     wide: float = 0.0
     #: (name, number of its rows) of what rows belong to, from the first row on, each drawn apart from the
     #: next with its name on the left; empty where they belong to nothing.

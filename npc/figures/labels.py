@@ -35,9 +35,13 @@ _GROUND: Final[dict[str, Any]] = {"facecolor": "white", "alpha": 0.9, "lw": 0, "
 class _Box:
     """A rectangle in a turned frame, in pixels: u along the lines, v across them."""
 
+    #: The lowest u in it.
     left: float
+    #: The highest u in it.
     right: float
+    #: The lowest v in it.
     bottom: float
+    #: The highest v in it.
     top: float
 
     def meets(self, other: _Box) -> bool:
@@ -56,11 +60,15 @@ class _Box:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """A visible stretch of a line: from u = left to right, at v = height (pixels)."""
+    """A visible stretch of a line, in the turned frame of `_Box`, in pixels."""
 
+    #: What the line is of.
     trace: Trace
+    #: u of its left end.
     left: float
+    #: u of its right end.
     right: float
+    #: v of all of it.
     height: float
 
 

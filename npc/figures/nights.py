@@ -45,24 +45,28 @@ class NightPoint(NamedTuple):
 
     #: Seconds since 1970.
     time: float
-    #: Of its usable samples, in the metric's unit; NaN of none.
+    #: Median of its usable samples, in the metric's unit; NaN where there is none.
     median: float
+    #: The lowest of these samples, in the metric's unit; NaN where there is none.
     low: float
+    #: The highest of these samples, in the metric's unit; NaN where there is none.
     high: float
-    #: The median of its re-measurement; NaN without one.
+    #: Median of its second measurement, in the metric's unit; NaN without one.
     again: float = math.nan
-    #: Empty where it is PASS or not known.
+    #: What was said of the night: ``DEGRADED``, …; empty where that is PASS or not known.
     verdict: str = ""
-    #: As of `npc.figures.chart.Mark`.
+    #: Lines of text for who points at its mark.
     tip: str = ""
+    #: The id of its row in the page; empty where it has none.
     record: str = ""
 
 
 class Course(NamedTuple):
     """A series over its nights, the oldest first."""
 
-    #: Beside its line.
+    #: What the legend calls it; empty until that is decided.
     name: str
+    #: What was measured, night by night.
     nights: Sequence[NightPoint]
     #: When another level began (seconds since 1970), and what to call that.
     changes: Sequence[tuple[float, str]] = ()
@@ -71,12 +75,15 @@ class Course(NamedTuple):
 class Level(NamedTuple):
     """A horizontal line that a series was judged by."""
 
-    #: In the metric's unit.
+    #: Where it is, in the metric's unit.
     value: float
+    #: What the legend calls it; its value is added there.
     name: str
+    #: A key of `npc.figures.chart.COLOURS`.
     colour: str
+    #: Lengths of its dashes and gaps in points, in turn.
     dashes: tuple[float, ...]
-    #: How to read it.
+    #: How to read it, in words.
     reading: str
 
 
@@ -224,8 +231,11 @@ def _marks(nights: Sequence[NightPoint], y: Axis) -> tuple[Mark, ...]:
 class _Step(NamedTuple):
     """A night with a value, from where to where it is drawn."""
 
+    #: Where its line begins, in seconds since 1970.
     left: float
+    #: Where its line ends, in seconds since 1970.
     right: float
+    #: What was measured in it; it has a value.
     night: NightPoint
 
 

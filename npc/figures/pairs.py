@@ -25,14 +25,15 @@ _MOST_GROUPS: Final = 64
 class Pairs:
     """Measurements of pairs of nodes."""
 
-    #: The usable ones of each pair, in `unit`; none where all failed.
+    #: Usable measurements of each pair, in `unit`; none where all failed.
     values: Mapping[Pair, Sequence[float]]
-    #: SI.
+    #: SI unit of the measurements.
     unit: str
-    #: ``higher`` or ``lower``.
+    #: Which values are better: ``higher`` or ``lower``.
     better: str
-    #: What ratios are to, in `unit`.
+    #: The value that pairs are compared with, in `unit`.
     normal: float
+    #: Racks and switches of the nodes; None where they are not known.
     topology: Topology | None = None
     #: Nodes that are drawn one by one; of more, groups of neighbours are.
     most: int = 64

@@ -41,7 +41,9 @@ _STYLE: Final[dict[str, Any]] = {
 class Margins(NamedTuple):
     """What title, legend and source take of a picture's height, in inches."""
 
+    #: Height of title and subtitle, at the head.
     top: float
+    #: Height of legend and source, at the foot.
     bottom: float
 
 

@@ -148,8 +148,11 @@ def _bounded(share: float) -> float:
 class Legend:
     """An entry of a legend: the switch of a trace."""
 
+    #: Place of the trace among those of its chart, from 0.
     number: int
+    #: What the trace is called.
     name: str
+    #: The trace in small, an ``<svg>`` element.
     swatch: Markup
 
 

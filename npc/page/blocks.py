@@ -33,11 +33,11 @@ Other = TypeVar("Other")
 class Sample(NamedTuple):
     """A measurement in a table."""
 
-    #: Its value.
+    #: Its value, or why it has none.
     text: str
-    #: Its raw file, empty if that is gone.
+    #: A link to its raw file; empty if that is gone.
     href: str = ""
-    #: What else there is to know of it.
+    #: What else there is to know of it; empty for nothing.
     title: str = ""
     #: Whether its value must not be used.
     bad: bool = False
@@ -46,16 +46,17 @@ class Sample(NamedTuple):
 class Cell(NamedTuple):
     """A cell of a table."""
 
+    #: What stands in it.
     text: str
-    #: Ids of the series that the number comes from.
+    #: Ids of the series that the number comes from; empty for none.
     records: Sequence[str] = ()
-    #: What to sort it by, where that is not its text.
+    #: What to sort it by; None where that is its text.
     sort: float | str | None = None
-    #: A file to look at.
+    #: A link to a file; empty for none.
     href: str = ""
-    #: A class of the style sheet.
+    #: A class of the style sheet; empty for none.
     kind: str = ""
-    #: Stands behind the text.
+    #: What stands behind the text; empty for nothing.
     picture: Markup = Markup()
     #: Measurements; they stand before the text.
     samples: Sequence[Sample] = ()
@@ -79,9 +80,11 @@ NOTHING: Final = Cell("", sort="", kind="number")
 
 @dataclass(frozen=True)
 class Column(Generic[Subject]):
-    """A column of a table: its name, and what it has in the row of a subject, a cell or a text alone."""
+    """A column of a table."""
 
+    #: What stands at its head.
     name: str
+    #: Gives what stands in the row of a subject: a cell, or a text alone.
     get: Callable[[Subject], Cell | str]
 
     def cell(self, subject: Subject) -> Cell:
@@ -99,17 +102,19 @@ class Table:
     """A table that can be sorted."""
 
     kind: ClassVar[str] = "table"
+    #: What stands above it.
     caption: str
-    #: Names.
+    #: What stands at the head of each column.
     columns: tuple[str, ...]
+    #: Its rows, from the top down; each has one cell for every column.
     rows: tuple[tuple[Cell, ...], ...]
     #: Whether it is shown on request only.
     folded: bool = False
     #: Whether there is a field to filter its rows.
     filtered: bool = False
-    #: Stands below it.
+    #: What stands below it; empty for nothing.
     note: str = ""
-    #: Ids of its rows, where numbers lead to them.
+    #: Ids of its rows, where numbers lead to them; empty where none do.
     idents: tuple[str, ...] = ()
 
     @classmethod
@@ -148,10 +153,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A paragraph; `tone` is a class of the style sheet."""
+    """A paragraph."""
 
     kind: ClassVar[str] = "text"
+    #: The words of the paragraph.
     text: str
+    #: A class of the style sheet; empty for ordinary text.
     tone: Literal["", "good", "bad", "note"] = ""
 
 
@@ -160,16 +167,20 @@ class Heading:
     """A heading within a section; text of the third level."""
 
     kind: ClassVar[str] = "heading"
+    #: The words of the heading.
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Points one below the other; `title` says what they are."""
+    """Points one below the other."""
 
     kind: ClassVar[str] = "listing"
+    #: What the points are.
     title: str
+    #: One cell a point.
     items: tuple[Cell, ...]
+    #: A class of the style sheet; empty for ordinary text.
     tone: Literal["", "good", "bad", "note"] = ""
 
 
@@ -178,7 +189,9 @@ class Preformatted:
     """A text as it is, folded."""
 
     kind: ClassVar[str] = "preformatted"
+    #: What stands there while it is folded.
     title: str
+    #: What is seen when it is unfolded, with its spaces and line ends.
     text: str
 
 
@@ -187,8 +200,9 @@ class Figure:
     """A picture with its words and its numbers."""
 
     kind: ClassVar[str] = "figure"
-    #: In the page; no two have the same.
+    #: Its id in the page; no two figures have the same.
     ident: str
+    #: What stands above it.
     title: str
     #: In words, for those who do not see it.
     shows: str
@@ -196,7 +210,7 @@ class Figure:
     reading: str
     #: An ``<svg>`` element, and what belongs to it.
     picture: Markup
-    #: Switches of its traces.
+    #: Switches of its traces; empty where it has none.
     legend: tuple[Legend, ...] = ()
     #: (class, meaning) of its colours.
     shades: tuple[tuple[str, str], ...] = ()
@@ -204,8 +218,9 @@ class Figure:
     scale: str = ""
     #: Its numbers.
     tables: tuple[Table, ...] = ()
-    #: Files with a style sheet and a script of its own; the page has each once.
+    #: File with a style sheet of its own, which the page has once; None without one.
     style: Path | None = None
+    #: File with a script of its own, which the page has once; None without one.
     script: Path | None = None
 
 
@@ -214,6 +229,7 @@ class Columns:
     """Blocks of several runs beside each other, where there is room."""
 
     kind: ClassVar[str] = "columns"
+    #: Blocks of each run, from the left to the right.
     columns: tuple[tuple[Block, ...], ...]
 
 

@@ -24,10 +24,13 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 class Section(NamedTuple):
-    """A section of the page that has something to show; `name` is its anchor."""
+    """A section of the page that has something to show."""
 
+    #: Its anchor in the page.
     name: str
+    #: What its heading and the list of sections say.
     title: str
+    #: What it shows, from the top down.
     blocks: list[Block]
 
 

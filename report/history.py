@@ -45,17 +45,19 @@ class NightValue(NamedTuple):
     run: str
     #: When it began, in seconds since 1970.
     time: float
-    #: In the metric's unit, with the least and the largest of the usable samples; NaN of none.
+    #: Median of the usable samples, in the metric's unit; NaN where there is none.
     median: float
+    #: The lowest of the usable samples, in the metric's unit; NaN where there is none.
     low: float
+    #: The highest of the usable samples, in the metric's unit; NaN where there is none.
     high: float
     #: How many samples are usable.
     n: int
-    #: The first that is not ``ok``; empty where all are.
+    #: The first status of its records that is not ``ok``; empty where all are.
     status: str
     #: The CSV file that holds its rows.
     file: Path
-    #: What that night said of the series, where it is known and not PASS.
+    #: What that night said of the series; empty where it is PASS or not known.
     verdict: str
 
 
@@ -98,10 +100,11 @@ class HistorySeries:
 
     #: The id of its row in the page, with which those of its nights begin.
     ident: str
+    #: What tells it from other series: platform, benchmark, case, metric, …
     key: Series
-    #: The oldest first.
+    #: Its nights, the oldest first.
     nights: tuple[NightValue, ...]
-    #: Its entry in ``verdict.json``, if there is one.
+    #: Its entry in ``verdict.json``; None if there is none.
     judged: JudgedSeries | None = None
 
     @property
@@ -144,29 +147,33 @@ class HistorySeries:
 class HistoryView:
     """All that the page shows of one or several histories."""
 
-    #: The one that was named.
+    #: The folder that was named.
     folder: Path
+    #: Names of the platforms that were measured, sorted.
     platforms: tuple[str, ...]
-    #: How many there are, those that cannot be read included.
+    #: How many rows the history has, those that cannot be read included.
     rows: int
     #: How many rows cannot be read.
     problems: int
-    #: How many there are.
+    #: How many nights there are.
     nights: int
-    #: When the first and the last night began (ISO 8601).
+    #: When the first night began (ISO 8601).
     first: str
+    #: When the last night began (ISO 8601).
     last: str
+    #: Everything that was measured, with its values night by night.
     series: tuple[HistorySeries, ...]
-    #: By platform.
+    #: Platform → how its nodes compare with each other.
     nodes: Mapping[str, list[NodeHistory]]
-    #: Which nodes the benchmarks had, by platform.
+    #: Platform → which nodes the benchmarks had.
     allocations: Mapping[str, NodeAllocation]
-    #: ``verdict.json`` of each platform that has one.
+    #: Platform → its ``verdict.json``; only platforms that have one.
     verdicts: Mapping[str, NightDocument]
-    #: Verdicts that cannot be read, and why.
+    #: Verdicts that cannot be read, and why; empty where there is none.
     unread: tuple[str, ...]
-    #: By the folder of a platform's history.
+    #: Folder of a platform's history → the history itself.
     pasts: Mapping[Path, History]
+    #: Folder of a platform's history → where the raw files of its nights are.
     raw_runs: Mapping[Path, RawRuns]
 
     @property

@@ -22,12 +22,13 @@ Lead = Callable[[Series, Hosts], tuple[str, str]]
 class NodeHistory:
     """A node beside the others that measured the same in the same night."""
 
+    #: Host name of the node.
     name: str
-    #: How many name it.
+    #: How many rows of the history name the node.
     rows: int
-    #: Rows that are not usable.
+    #: How many of these rows are not usable.
     failed: int
-    #: Rows by month (``2026-11``).
+    #: Month (``2026-11``) → how many of these rows are of it.
     by_month: Counter[str]
     #: How good it is: the median over its series of the median over the nights; below 1 is worse, None where
     #: nothing can be compared.
@@ -36,9 +37,9 @@ class NodeHistory:
     series: int
     #: The id in the page of the worst of these series, or of any where nothing can be compared.
     record: str = ""
-    #: The worst series in words.
+    #: The worst series in words; empty where nothing can be compared.
     worst: str = ""
-    #: Its rack or switch, if that is known.
+    #: Its rack or switch; empty if that is not known.
     place: str = ""
 
 

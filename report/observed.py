@@ -29,13 +29,15 @@ Part = TypeVar("Part")
 class Observed:
     """One launch of a program."""
 
+    #: What the program is called.
     program: str
+    #: How many nodes it ran on.
     nodes: int
-    #: Of MPI.
+    #: How many MPI ranks it had.
     ranks: int
     #: When it began, ISO 8601.
     time: str
-    #: Of the whole run.
+    #: How long the whole run took, in s.
     seconds: float
     #: The observation's file, relative to the run's folder.
     raw: str
@@ -43,6 +45,7 @@ class Observed:
     ident: str
     #: The whole observation, as it is in its file.
     document: Mapping[str, Any] = field(repr=False)
+    #: Parts that were read already, by key and type; None for one that is not there or not whole.
     _parts: dict[tuple[str, type], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property

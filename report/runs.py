@@ -269,16 +269,17 @@ class Run:
 class Report:
     """Everything that sections draw from."""
 
+    #: What was measured; empty where the page shows a history alone.
     runs: list[Run]
     #: Where the page will lie; its links are relative to that.
     folder: Path
-    #: Nights, if a history was named.
+    #: Nights of a history; None if none was named.
     history: HistoryView | None = None
-    #: Racks and switches, where a file names them.
+    #: Racks and switches; None where no file names them.
     topology: Topology | None = None
-    #: What was measured to try hints (`npc.report.trials`).
+    #: What was measured to try hints (`npc.report.trials`); empty where none was tried.
     trials: Sequence[Run] = ()
-    #: Ids of charts, so that no two are alike.
+    #: How many ids of charts were given, so that no two are alike.
     charts: int = field(default=0)
 
     def label(self, run: Run, form: str = ": {}") -> str:

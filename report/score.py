@@ -55,11 +55,13 @@ _PROPOSED: Final[tuple[Part, ...]] = ("compute", "memory")
 class Score:
     """A share of a nominal limit, or a mean of such."""
 
+    #: The share; 1 is all that the limit allows.
     value: float
-    #: The interval; None where a share has none.
+    #: Lower end of the interval of the share; None where it has none.
     low: float | None
+    #: Upper end of the interval of the share; None where it has none.
     high: float | None
-    #: With what probability the interval covers.
+    #: Probability (0 to 1) that the interval covers the share; None without an interval.
     coverage: float | None
 
 
@@ -70,17 +72,19 @@ Shares = list[tuple[Ceiling, Score]]
 class ApplicationScore:
     """What an application reaches of what the nominal limits allow it."""
 
+    #: What the application is called.
     name: str
+    #: How many nodes it ran on.
     nodes: int
-    #: FLOP/s that it reaches.
+    #: Speed that it reaches, in FLOP/s.
     flops: float
-    #: The ceiling whose nominal limit allows least.
+    #: Name of the ceiling whose nominal limit allows least.
     limit: str
-    #: FLOP/s that this limit allows.
+    #: Speed that this limit allows, in FLOP/s.
     allowed: float
-    #: What it reaches of them.
+    #: `flops` as a share of `allowed`.
     share: Score
-    #: The part of the limit that the machine reaches; None where it is not known.
+    #: Share of the limit that the machine itself reaches; None where it is not known.
     machine: float | None
 
     @property
@@ -103,6 +107,7 @@ class Scores:
     missing: dict[Part, str]
     #: The mean of the parts; None where none is known.
     whole: Score | None
+    #: Measured applications beside what the limits allow them; empty where none can be compared.
     applications: tuple[ApplicationScore, ...] = ()
     #: Limits that the machine proposes itself → where they come from.
     proposed: dict[str, str] = field(default_factory=dict)

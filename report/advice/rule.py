@@ -60,12 +60,13 @@ Judge = Callable[[Run], Judgement]
 class AdviceRule:
     """One rule of advice."""
 
-    #: Stable, for ``--json``.
+    #: Its name, which stays the same for ``--json``.
     name: str
     #: What it looks for.
     title: str
     #: Where that is written.
     source: str
+    #: Looks at a run and gives hints, or says what evidence is missing.
     judge: Judge
 
 

@@ -14,16 +14,17 @@ Change = Literal["better", "worse", "different", "same", "not comparable"]
 class ComparedSide:
     """A series on one side, in SI units."""
 
-    #: Of the message or working set, in bytes.
+    #: Size of the message or working set in bytes; None where it has none.
     size: int | None
-    #: Of the launches that were not disturbed; where there is none, of the disturbed ones.
+    #: Median of the launches that were not disturbed; where there is none, of the disturbed ones.
     median: float
-    #: That were used.
+    #: How many launches were used.
     launches: int
+    #: How many runs these launches are of.
     runs: int
     #: Files of the records.
     raw: tuple[str, ...]
-    #: Launches that were left out, because others used the CPUs meanwhile.
+    #: How many launches were left out, because others used the CPUs meanwhile.
     disturbed: int = 0
 
 
@@ -31,33 +32,41 @@ class ComparedSide:
 class ComparedSeries:
     """A series on two sides, A and B; None stands for what is not known."""
 
+    #: The benchmark and its case; of different tools, what they measure.
     test: str
+    #: What was measured: a key of `npc.records.units.METRICS`.
     metric: str
-    #: Of the medians.
+    #: Unit of the medians.
     unit: str
-    #: In bytes; None where the sides do not have the same one, or none.
+    #: Size in bytes; None where the sides do not have the same one, or none.
     size: int | None
+    #: How many nodes take part; 0 where the sides may differ in that.
     nodes: int
+    #: Settings and qualifiers that both sides share: name → value.
     params: dict[str, str]
-    #: Of B, as seen from A.
+    #: What B is, as seen from A.
     verdict: Change
+    #: What A measured; None where A has no such series, or several.
     a: ComparedSide | None = None
+    #: What B measured; None where B has no such series, or several.
     b: ComparedSide | None = None
-    #: B's median over A's, with its 95 % interval.
+    #: B's median over A's; None where they were not compared, or a value is zero.
     ratio: float | None = None
+    #: Lower end of the 95 % interval of `ratio`; None where it has none.
     low: float | None = None
+    #: Upper end of the 95 % interval of `ratio`; None where it has none.
     high: float | None = None
-    #: Of no difference, two-sided.
+    #: p-value (0 to 1) of no difference, two-sided; None where they were not compared.
     p: float | None = None
-    #: The same after Benjamini and Hochberg.
+    #: `p` after Benjamini and Hochberg, for there are many series; None where it was not tested.
     adjusted: float | None = None
     #: The standard deviation between runs of the machine that is in them, as a share.
     run_to_run: float | None = None
-    #: Why it is not comparable, or neither better nor worse.
+    #: Why it is not comparable, or neither better nor worse; empty where there is nothing to say.
     reason: str = ""
-    #: What ``--ignore`` has to name so that it may be compared.
+    #: What ``--ignore`` has to name so that it may be compared; empty where that does not help.
     ignore: tuple[str, ...] = ()
-    #: Those in which the sides differ: name → (A's, B's).
+    #: Circumstances in which the sides differ: name → (A's, B's).
     circumstances: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 

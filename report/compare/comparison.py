@@ -47,19 +47,21 @@ FALSE_DISCOVERY: Final = 0.05
 class Comparison:
     """All series of two sides, what matters first."""
 
-    #: Names of the sides.
+    #: Name of the first side.
     a: str
+    #: Name of the second side.
     b: str
+    #: What was measured on either side, what matters first.
     series: tuple[ComparedSeries, ...]
-    #: Of each side, how many launches count as one.
+    #: How many launches that follow each other count as one, for each side; 1 is no drift.
     drift: tuple[float, float]
-    #: How many each side has.
+    #: How many runs each side has.
     runs: tuple[int, int]
     #: How many other runs of each side's platform were there to say how its runs differ.
     earlier: tuple[int, int]
-    #: Records of each side that were not ``ok``.
+    #: How many records of each side were not ``ok``.
     unused: tuple[int, int]
-    #: What is to be said of disturbed records of each side, in words.
+    #: What is to be said of disturbed records of each side, in words; empty for nothing.
     disturbed: tuple[str, str]
     #: What the runs' environments differ in; None where they are not known.
     environment: tuple[EnvironmentDifference, ...] | None = None
@@ -70,10 +72,13 @@ class Comparison:
 
 
 class _Comparable(NamedTuple):
-    """Two series that can be compared, and their place among all of the sides."""
+    """Two series that can be compared."""
 
+    #: Where it is among all series of the comparison, from 0.
     place: int
+    #: What A measured.
     a: SideSeries
+    #: What B measured.
     b: SideSeries
     #: How runs of the machine differ on either side; None where nothing says it.
     spreads: Sequence[RunSpread | None]

@@ -62,8 +62,9 @@ class LaunchValue(NamedTuple):
 
     #: When it was made (ISO 8601).
     time: str
+    #: Name of the run that the launch is of.
     run: str
-    #: In the metric's unit.
+    #: What it measured, in the metric's unit.
     value: float
 
 
@@ -93,10 +94,11 @@ class Difference:
 
     #: B over A; None where a value is zero.
     ratio: float | None
-    #: Its 95 % interval; None where it has none.
+    #: Lower end of the 95 % interval of `ratio`; None where it has none.
     low: float | None
+    #: Upper end of the 95 % interval of `ratio`; None where it has none.
     high: float | None
-    #: Of no difference, two-sided.
+    #: p-value (0 to 1) of no difference, two-sided.
     p: float
     #: The standard deviation between runs that is in them, as a share; None where it is not known, and they
     #: are of these launches alone.
@@ -226,8 +228,9 @@ def _squares(values: Sequence[float]) -> float:
 class _Trimmed(NamedTuple):
     """The trimmed mean of a sample."""
 
+    #: Mean of the values without the lowest and the highest fifth; values are logarithms.
     mean: float
-    #: Of the mean, with the design effect.
+    #: Variance of that mean, with the design effect.
     variance: float
     #: Degrees of freedom of the variance.
     dof: int

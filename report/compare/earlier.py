@@ -27,10 +27,13 @@ _MOST: Final = 30
 class _EarlierRun(NamedTuple):
     """A run of one platform."""
 
+    #: What the platform is called.
     platform: str
     #: The time of its first record (ISO 8601).
     begun: str
+    #: What the run, or the night, is called.
     name: str
+    #: What was measured on the platform in it.
     records: Sequence[Record]
 
 

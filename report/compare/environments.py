@@ -15,9 +15,11 @@ _UNSET: Final = "not set"
 class EnvironmentDifference(NamedTuple):
     """A fact that is not the same in the environments of two sides."""
 
+    #: Which fact it is, in words.
     what: str
-    #: What it is in the runs of A, and of B.
+    #: What it is in the runs of A, each text once.
     a: tuple[str, ...]
+    #: What it is in the runs of B, each text once.
     b: tuple[str, ...]
 
 

@@ -47,30 +47,32 @@ class SeriesKey(NamedTuple):
 
     #: The benchmark and its case; of different tools, what they measure.
     test: str
+    #: What was measured: a key of `npc.records.units.METRICS`.
     metric: str
-    #: In bytes.
+    #: Size of the message or working set in bytes; None where it has none.
     size: int | None
-    #: 0 where it may differ.
+    #: How many nodes take part; 0 where that may differ.
     nodes: int
-    #: Of the tool; empty where it may differ.
+    #: Version of the tool; empty where it may differ.
     version: str
-    #: (name, value), sorted.
+    #: Settings and qualifiers: (name, value), sorted.
     params: tuple[tuple[str, str], ...]
 
 
 class SideSeries(NamedTuple):
     """One series as one side measured it."""
 
-    #: With all that may differ.
+    #: What was measured, with all that may differ.
     key: SeriesKey
+    #: Name of the platform that it was measured on.
     platform: str
-    #: In the metric's unit; disturbed ones only where there are no others.
+    #: Values of the launches, in the metric's unit; of disturbed ones only where there are no others.
     observations: tuple[LaunchValue, ...]
     #: Files of the records.
     raw: tuple[str, ...]
-    #: Name → all its values.
+    #: Name of a circumstance → all its values, in one text.
     circumstances: dict[str, str]
-    #: Variants of the kernel that one run measured side by side.
+    #: Variants of the kernel that one run measured side by side; empty where there are not several.
     mixed: tuple[str, ...]
     #: How many records are not disturbed, or all where they are used.
     usable: int

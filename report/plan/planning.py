@@ -60,13 +60,13 @@ GOALS: Final[Mapping[str, PlanGoal]] = msgspec.toml.decode(
 class Machine:
     """What plans depend on."""
 
-    #: As `npc characterise` takes it.
+    #: The platform, as `npc characterise` takes it.
     platform: str
-    #: As its records have it.
+    #: The platform's name, as its records have it.
     name: str
-    #: The platform's, as it is typed.
+    #: The platform's folder, as it is typed.
     folder: str
-    #: How many there are, or are to be measured.
+    #: How many nodes there are, or are to be measured.
     nodes: int
     #: Whether there is no scheduler, so that both ends of every test are on one node.
     one_machine: bool
@@ -74,8 +74,9 @@ class Machine:
     missing: frozenset[str] = frozenset()
     #: Whether it has RDMA; None where that is not known.
     rdma: bool | None = None
-    #: What jobs are to name, empty where nothing.
+    #: Queue (partition) that jobs are to name; empty for none.
     queue: str = ""
+    #: Account that jobs are to name; empty for none.
     account: str = ""
     #: Whether jobs have a time limit to set.
     timed: bool = False
@@ -89,24 +90,27 @@ class Machine:
 class Plan:
     """What to measure for a question in the time there is."""
 
-    #: As it is typed.
+    #: The question, as it is typed.
     goal: str
     #: The same in words.
     question: str
     #: What the numbers are turned into.
     model: str
+    #: What is known of the machine that is to be measured.
     machine: Machine
-    #: Of the benchmarks that are measured; those that the time is too short for.
+    #: Tags of the benchmarks that are measured.
     tags: tuple[str, ...] = ()
+    #: Tags of those that the time is too short for; empty where all fit.
     left_out: tuple[str, ...] = ()
+    #: What the tags run, in the order of the catalogue.
     steps: tuple[Step, ...]
     #: Launches of each case, at most.
     samples: int
     #: How often everything is measured.
     runs: int = 1
-    #: Expected, without waiting for nodes.
+    #: How long all of it is expected to take, in s, without waiting for nodes.
     seconds: float
-    #: The time that there is.
+    #: The time that there is, in s.
     budget_s: float
     #: The line of `npc characterise`.
     characterise: str

@@ -101,13 +101,17 @@ def _scores(run: Run, where: str) -> Iterator[Block]:
 
 
 class _ScoreRow(NamedTuple):
-    """A share of a nominal limit. part: a part of the machine, all of it, or an application. ceiling: the one
-    that was measured, None for a mean of several and for applications."""
+    """A share of a nominal limit, or a mean of such: a row of the table."""
 
+    #: A part of the machine, ``machine`` for all parts, or ``application``.
     part: str
+    #: What the share is of, in words: a ceiling, several together, or an application.
     what: str
+    #: The share with its interval.
     score: Score
+    #: The measured value beside its limit, in words; empty for a mean of several shares.
     measured: str = ""
+    #: The ceiling that was measured; None for a mean of several shares and for applications.
     ceiling: Ceiling | None = None
 
 

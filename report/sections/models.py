@@ -103,7 +103,9 @@ def _chart(report: Report, run: Run, fits: Sequence[Fit], where: str) -> Chart:
 class _PointOfFit(NamedTuple):
     """A size of a sweep that a model was fitted to."""
 
+    #: The model, fitted to the whole sweep.
     fit: Fit
+    #: One size: its measured time, and how far the model is from that.
     point: FitPoint
 
 

@@ -82,7 +82,9 @@ def _of(repeats: Sequence[Repeats], case: str, metric: str = "latency") -> list[
 class _Source(NamedTuple):
     """Where data come from, and the series of the latency from there."""
 
+    #: Where the data are, in words.
     name: str
+    #: What was measured: the latency from there, in s.
     series: Repeats
 
 
@@ -126,9 +128,11 @@ def _levels(repeats: Sequence[Repeats], where: str) -> Iterator[Table]:
 
 
 class _LoadedPoint(NamedTuple):
-    """Latency (the median of `series`) while others stream. rate: of their streams, in B/s."""
+    """Latency of memory while others stream."""
 
+    #: Bandwidth of the streams, in B/s; 0 without streams.
     rate: float
+    #: What was measured: the latency meanwhile, in s.
     series: Repeats
 
     @property
@@ -224,9 +228,13 @@ def _cores(report: Report, repeats: Sequence[Repeats], where: str) -> Iterator[F
 class _Compared(NamedTuple):
     """A way of access, and the one beside it that is as it should be."""
 
+    #: The way of access, in words.
     access: str
+    #: What was measured of it.
     series: Repeats
+    #: The better way of access, in words.
     instead: str
+    #: What was measured of the better way, in the same unit.
     better: Repeats
 
     @property

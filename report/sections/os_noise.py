@@ -45,9 +45,11 @@ def _median(series: Repeats | None) -> float | None:
 
 
 class _CoreNoise(NamedTuple):
-    """What was measured of one core, or of all where `core` is empty: (case, metric) → the series."""
+    """What was measured of one core, or of all cores together."""
 
+    #: The core, as its records name it; empty for all cores of the node together.
     core: str
+    #: (case, metric) → what was measured.
     measured: Mapping[tuple[str, str], Repeats]
 
     @property

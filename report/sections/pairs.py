@@ -47,10 +47,13 @@ _READING = (
 class PairTest(NamedTuple):
     """What pairs are compared in."""
 
+    #: Name of the benchmark's folder.
     benchmark: str
+    #: Which of the benchmark's tests it is.
     case: str
+    #: What was measured: a key of `npc.records.units.METRICS`.
     metric: str
-    #: In bytes.
+    #: Size of a message in bytes; None where the test has none.
     size: int | None
 
     @property

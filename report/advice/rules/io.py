@@ -37,19 +37,21 @@ _NAMES: Final = frozenset(
 class _Program:
     """A launch whose I/O was counted."""
 
+    #: What the program is called.
     name: str
-    #: Of the whole program.
+    #: How long the whole program took, in s.
     seconds: float
     #: Bytes from and to storage, of a node.
     stored: dict[Direction, float]
     #: Bytes and number of calls, of a node.
     calls: dict[Direction, tuple[float, float]]
-    #: Seconds in calls on names, the mean of the ranks.
+    #: Time in calls on names of files, in s: the mean of the ranks.
     names: float
     #: How many of its ranks wrote to storage.
     writers: int
+    #: How many ranks `writers` was counted among; 0 where it was not counted.
     ranks: int
-    #: Files that this is from.
+    #: Files of the records that this is from.
     raw: tuple[str, ...]
 
     def part(self, run: Run) -> float | None:

@@ -277,6 +277,7 @@ _HEADERS: Final = 1024
 class _Switch(NamedTuple):
     """A switch of protocols at the wrong size."""
 
+    #: Why it is wrong, in words: times of a message with either protocol.
     evidence: str
     #: The sizes that it concerns.
     words: str

@@ -19,7 +19,7 @@ class Repeats:
 
     #: Their anchor in the page.
     ident: str
-    #: In the order of the file.
+    #: The records, in the order of the file; there is always one.
     records: tuple[Record, ...]
 
     @property

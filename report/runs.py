@@ -49,11 +49,11 @@ class Run:
     label: str
     #: What raw paths of its records are relative to.
     folder: Path
-    #: In the order of the file.
+    #: What was measured, in the order of the file.
     records: list[Record]
-    #: Nominal limits; None where they are not known.
+    #: The platform with its nominal limits; None where they are not known.
     platform: Platform | None
-    #: Why the platform's limits cannot be read, in words.
+    #: Why the platform's limits cannot be read, in words; empty where they can, or there are none.
     problem: str = ""
     #: Runs whose records are among its own (`npc.report.joined_runs`).
     guests: tuple[Run, ...] = ()

@@ -59,15 +59,15 @@ def _rules_and_problems() -> tuple[list[AdviceRule], dict[str, str]]:
 class Advice:
     """What all rules say of a run."""
 
-    #: What brings most first.
+    #: Each hint with its rule; what brings most is first.
     hints: tuple[tuple[AdviceRule, Hint], ...]
     #: Names of rules that had evidence and found nothing.
     silent: tuple[str, ...]
     #: Rule's name → the evidence that it did not have.
     lacking: Mapping[str, str]
-    #: Hints whose answer the platform remembers for the program, with it.
+    #: Hints for which the platform remembers the best setting already, with that setting.
     remembered: tuple[tuple[AdviceRule, Hint, BestSetting], ...] = ()
-    #: All else that the platform remembers for the run's programs.
+    #: Other settings that the platform remembers for the run's programs.
     settings: tuple[BestSetting, ...] = ()
 
 

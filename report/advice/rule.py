@@ -16,11 +16,11 @@ from npc.report.runs import Run
 class TrialChange:
     """What is changed to try a hint, in one command line and for as long as it runs."""
 
-    #: Variables and their values.
+    #: Variables of the environment to set: name → value.
     set: Mapping[str, str] = field(default_factory=dict)
-    #: Variables to take away.
+    #: Variables of the environment to take away.
     clear: tuple[str, ...] = ()
-    #: Words of the command line and those in their place, an empty text for none.
+    #: (words of the command line, those in their place); the second is empty where they only go.
     replace: tuple[tuple[str, str], ...] = ()
     #: The least and the largest message that it is about, in bytes; None for all.
     sizes: tuple[int, int] | None = None
@@ -64,7 +64,7 @@ class AdviceRule:
     name: str
     #: What it looks for.
     title: str
-    #: Where that is written.
+    #: Where that is written: papers, manuals, pages of the documentation.
     source: str
     #: Looks at a run and gives hints, or says what evidence is missing.
     judge: Judge

@@ -60,7 +60,7 @@ class ComparedSeries:
     p: float | None = None
     #: `p` after Benjamini and Hochberg, for there are many series; None where it was not tested.
     adjusted: float | None = None
-    #: The standard deviation between runs of the machine that is in them, as a share.
+    #: Standard deviation between the machine's runs, as a share; in `low`, `high`, `p`. None if not known.
     run_to_run: float | None = None
     #: Why it is not comparable, or neither better nor worse; empty where there is nothing to say.
     reason: str = ""

@@ -71,7 +71,7 @@ class LaunchValue(NamedTuple):
 class RunSpread(NamedTuple):
     """How much the medians of runs of one machine differ in a series."""
 
-    #: Standard deviation of their logarithms.
+    #: Standard deviation of the logarithms of these medians.
     sd: float
     #: How many standard deviations of the other runs' median differences every two of them are apart; none
     #: where `sd` was given.
@@ -82,9 +82,9 @@ class RunSpread(NamedTuple):
 class RunNoise:
     """What is known of a side beside its launches."""
 
-    #: Design effect, at least 1.
+    #: How many launches that follow each other count as one (design effect), at least 1.
     drift: float = 1.0
-    #: Of its machine's runs; None where nothing is known.
+    #: How medians of its machine's runs differ; None where nothing is known of that.
     spread: RunSpread | None = None
 
 

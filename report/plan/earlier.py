@@ -20,9 +20,9 @@ _LAST: Final = 10
 class EarlierStep(NamedTuple):
     """A step as it was in a run."""
 
-    #: Of a launch, the mean.
+    #: How long a launch took, in s: the mean of all.
     seconds: float
-    #: Launches of each case, as many as its precision took.
+    #: How many launches each case had: as many as its precision took.
     needed: tuple[int, ...]
     #: Name of the run's folder.
     run: str

@@ -39,11 +39,11 @@ class PlanGoal:
 
     #: What the user wants to know.
     question: str
-    #: Of the benchmarks; the first is needed, the others while there is time.
+    #: Tags of the benchmarks; the first is needed, the others while there is time.
     tags: tuple[str, ...]
     #: What the numbers are turned into.
     model: str
-    #: Lines to type then.
+    #: Command lines to type afterwards.
     after: tuple[str, ...]
     #: How often everything is measured.
     runs: int = 1
@@ -70,7 +70,7 @@ class Machine:
     nodes: int
     #: Whether there is no scheduler, so that both ends of every test are on one node.
     one_machine: bool
-    #: Commands that are not there.
+    #: Commands that are not installed on it.
     missing: frozenset[str] = frozenset()
     #: Whether it has RDMA; None where that is not known.
     rdma: bool | None = None
@@ -82,7 +82,7 @@ class Machine:
     timed: bool = False
     #: Last-level cache a core, in `npc.catalogue.row.CACHE_A_CORE`; 1 where it is not known.
     caches: float = 1.0
-    #: Steps as an earlier run had them, by name.
+    #: Name of a step → how it was in an earlier run; empty where there is none.
     earlier_steps: Mapping[str, EarlierStep] = field(default_factory=dict)
 
 
@@ -92,7 +92,7 @@ class Plan:
 
     #: The question, as it is typed.
     goal: str
-    #: The same in words.
+    #: The same in a sentence.
     question: str
     #: What the numbers are turned into.
     model: str
@@ -104,7 +104,7 @@ class Plan:
     left_out: tuple[str, ...] = ()
     #: What the tags run, in the order of the catalogue.
     steps: tuple[Step, ...]
-    #: Launches of each case, at most.
+    #: How often each case is launched, at most.
     samples: int
     #: How often everything is measured.
     runs: int = 1
@@ -112,13 +112,13 @@ class Plan:
     seconds: float
     #: The time that there is, in s.
     budget_s: float
-    #: The line of `npc characterise`.
+    #: The command line of `npc characterise` that measures all this.
     characterise: str
-    #: The same by JUBE alone.
+    #: The command line that does the same by JUBE alone.
     jube: str
-    #: What to type, in order.
+    #: Command lines to type, in order.
     lines: tuple[str, ...]
-    #: What to know.
+    #: What the user has to know besides, a sentence each.
     notes: tuple[str, ...]
 
 

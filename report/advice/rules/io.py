@@ -41,9 +41,9 @@ class _Program:
     name: str
     #: How long the whole program took, in s.
     seconds: float
-    #: Bytes from and to storage, of a node.
+    #: Direction → bytes from or to storage, of a node.
     stored: dict[Direction, float]
-    #: Bytes and number of calls, of a node.
+    #: Direction → bytes that calls moved and the number of calls, of a node.
     calls: dict[Direction, tuple[float, float]]
     #: Time in calls on names of files, in s: the mean of the ranks.
     names: float

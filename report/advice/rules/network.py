@@ -279,13 +279,13 @@ class _Switch(NamedTuple):
 
     #: Why it is wrong, in words: times of a message with either protocol.
     evidence: str
-    #: The sizes that it concerns.
+    #: From which size to which size it is wrong, in words.
     words: str
-    #: How many times as fast these are at most with the other protocol.
+    #: How many times as fast messages of these sizes are at most with the other protocol.
     gain: float
-    #: The least and the largest of them, in bytes.
+    #: The least and the largest of these sizes, in bytes.
     sizes: tuple[int, int]
-    #: The eager limit that changes just these, in bytes.
+    #: The eager limit that changes just these sizes, in bytes.
     limit: int
 
 

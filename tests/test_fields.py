@@ -16,11 +16,6 @@ import pytest
 
 from tests.paths import ROOT
 
-#: Folders all of whose structures are explained, with those below them. Add one that has become so.
-EXPLAINED: Final = (
-    "npc/machine", "npc/records", "npc/statistics", "npc/validity", "roofline",
-    "observe/hotspots", "observe/memory", "observe/mpi",
-)  # fmt: skip
 ROOMS: Final = ("benchmarks", "cron", "npb", "npc", "observe", "parsers", "report", "roofline")
 #: What makes a class a structure: one of these as its base, or `dataclass` as its decorator.
 STRUCTURES: Final = frozenset({"NamedTuple", "Struct", "TypedDict"})
@@ -102,7 +97,7 @@ def all_structures() -> set[str]:
     )
 
 
-@pytest.mark.parametrize("folder", [folder for folder in EXPLAINED if (ROOT / folder).is_dir()])
+@pytest.mark.parametrize("folder", ROOMS)
 def test_fields_are_explained_where_they_stand(folder: str, all_structures: set[str]) -> None:
     paths = sources(folder)
     assert paths

@@ -240,23 +240,30 @@ def test_the_program_s_core_stays(tmp_path: Path) -> None:
     assert b"rank.py" not in cores[0]
 
 
-#: SIGTSTP changes nothing in it.
-STUBBORN = "trap '' TSTP; "
+#: No shell: it waits in vfork for a `sleep` that was stopped just before it began, and never stops itself.
+WAITS_FOR_GO = """
+import os, signal, sys, time
+if "stubborn" in sys.argv:
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+print(os.getpid(), flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.05)
+print("went")
+"""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("trap", "stops"), [("", True), (STUBBORN, False)])
+@pytest.mark.parametrize("kind", ["usual", "stubborn"])
 @pytest.mark.parametrize("send", [os.kill, os.killpg])
 def test_it_stops_and_goes_on_as_the_program_does(
-    tmp_path: Path, send: Callable[[int, int], None], trap: str, stops: bool
+    tmp_path: Path, send: Callable[[int, int], None], kind: str
 ) -> None:
-    program = f"{trap} echo $$; while [ ! -e go ]; do sleep 0.05; done; echo went"
-    words = [NPC, "observe", "--", "sh", "-c", program]
+    words = [NPC, "observe", "--", sys.executable, "-c", WAITS_FOR_GO, kind]
     with process_group(words, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE) as job:
         assert job.stdout is not None
         status = Path(f"/proc/{int(job.stdout.readline())}/stat")
         send(job.pid, signal.SIGTSTP)
-        if stops:
+        if kind == "usual":
             assert os.WSTOPSIG(os.waitpid(job.pid, os.WUNTRACED)[1]) == signal.SIGTSTP
             assert status.read_text().split()[2] == "T"
         else:

@@ -55,7 +55,7 @@ check: setup-test
 types:
 	$(python) -m mypy
 
-first := tests/npc tests/report tests/roofline
+first := tests/npc tests/parsers tests/report tests/roofline
 quick-first: files = $(first)
 quick-second: files = tests $(addprefix --ignore=,$(first))
 quick-first quick-second:

@@ -78,6 +78,7 @@ def richest(tool: str) -> Path:
 RICHEST: Final = {tool: richest(tool) for tool in TOOLS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", TOOLS)
 def test_another_parser_says_whose_output_it_is(tool: str) -> None:
     path = RICHEST[tool]
@@ -99,6 +100,7 @@ def test_another_parser_says_whose_output_it_is_of_every_captured_output(folder:
                     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", TOOLS)
 def test_of_two_tools_in_one_text_each_part_is_read(first: str) -> None:
     """No table of one reaches into the rows of the other."""

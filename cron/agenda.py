@@ -7,6 +7,7 @@ test between two of them.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections import deque
@@ -28,6 +29,8 @@ from npc.cron.rotation import (
     fitting,
     quota,
 )
+from npc.errors import InvalidUsage
+from npc.files import InvalidFile
 from npc.jobs.jube_file import step_names
 from npc.jobs.scheduler import SchedulerUnavailable
 from npc.jobs.slurm import SlurmNode
@@ -95,6 +98,8 @@ class Agenda:
     _last: NightDocument | None = None
     #: Nodes whose jobs Slurm did not take, as too many were submitted.
     _refused_nodes: set[str] = field(default_factory=set)
+    #: The benchmarks that the night is to measure, as far as they are known.
+    planned: set[str] = field(default_factory=set)
     #: What was submitted a second time.
     _resubmitted: list[WorkItem] = field(default_factory=list)
 
@@ -103,7 +108,11 @@ class Agenda:
 
     def whole_suite(self) -> list[Part]:
         """All benchmarks in one part; nothing where a budget chooses among them."""
-        return [Part(name=FIRST, kind="first", words=self.words)] if self.budget_s is None else []
+        if self.budget_s is not None:
+            return []
+        with contextlib.suppress(InvalidUsage, InvalidFile, OSError):  # what measures it says what is wrong
+            self.planned.update(_benchmarks_of(self.words))
+        return [Part(name=FIRST, kind="first", words=self.words)]
 
     def plan_tonight(self) -> None:
         """Plan the benchmarks that the budget reaches, and the nodes whose turn it is."""
@@ -122,6 +131,7 @@ class Agenda:
     def follow(self, works: Iterable[WorkItem], benchmark_parts: Mapping[str, Part]) -> None:
         """Measure these works, in this order. benchmark_parts: by name the parts of those on any nodes."""
         self._waiting, self._benchmark_parts = deque(works), benchmark_parts
+        self.planned.update(name for work in self._waiting for name in self._benchmarks_in(work))
 
     def next_parts(self) -> list[Part]:
         """What to measure next, as far as the budget goes; empty at the end of the plan."""
@@ -208,20 +218,25 @@ class Agenda:
 
     def _parts_of_benchmarks(self) -> dict[str, Part]:
         """Each benchmark that the words name as a part of its own."""
-        words, home = self.words, suite()
+        words, names = self.words, _benchmarks_of(self.words)
         if "--benchmark" in words:
-            name = " ".join(_steps_of(words))
-            return {name: Part(name=FIRST, kind="first", words=words)}
+            return {" ".join(names): Part(name=FIRST, kind="first", words=words)}
         return {
             name: Part(name=f"{FIRST}-{name}", kind="first", words=(*words, "--benchmark", name))
-            for name in step_names(home / "jube.yml", _tags(words))
+            for name in names
         }
+
+    def _benchmarks_in(self, work: WorkItem) -> list[str]:
+        """The benchmarks that a work measures."""
+        if not work.nodes or self.rotation is None:
+            return work.name.split()
+        return [*self.rotation.steps, *([PAIRS_STEP] if len(work.nodes) > 1 else [])]
 
     def _works_of_benchmarks(self, parts: Mapping[str, Part]) -> list[WorkItem]:
         last, costs, suspects = self._past.benchmarks(), self._past.costs(), self._suspect_benchmarks()
         works = []
         for name, part in parts.items():
-            steps = _steps_of(part.words)
+            steps = _benchmarks_of(part.words)
             works.append(
                 WorkItem(
                     name=name,
@@ -321,9 +336,10 @@ class Agenda:
         return [f"{reach}: not every node in {self.rotation.within} nights"]
 
 
-def _steps_of(words: Sequence[str]) -> list[str]:
-    """The benchmarks in the file that the words name."""
-    return step_names(benchmark_file(suite(), words[words.index("--benchmark") + 1]), _tags(words))
+def _benchmarks_of(words: Sequence[str]) -> list[str]:
+    """The benchmarks in the file that the words name, or in the whole suite."""
+    home, named = suite(), [name for flag, name in pairwise(words) if flag == "--benchmark"]
+    return step_names(benchmark_file(home, named[0]) if named else home / "jube.yml", _tags(words))
 
 
 def _tags(words: Sequence[str]) -> list[str]:

@@ -27,6 +27,7 @@ from npc.cron.acceptance_bands import Band, band_of
 from npc.cron.changes import Change, changed
 from npc.cron.common_mode import CommonMode, fold_common_mode
 from npc.cron.localise import localise_nights
+from npc.cron.missed import MissedSeries
 from npc.cron.series import Panel, direction, logarithm
 from npc.cron.step_detection import AGAIN, MIN_NIGHTS, WINDOW, JudgedNight, StepDetection, first_low
 from npc.cron.verdict import NightVerdict, SeriesVerdict
@@ -78,6 +79,8 @@ class DetectionState(NamedTuple):
     limit: Floats
     #: By series, whether it was below that.
     hit: Booleans
+    #: By series, whether the night should have measured it and has no record of it (`npc.cron.missed`).
+    missed: Booleans
 
 
 def detect_steps(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator[DetectionState]:
@@ -87,7 +90,7 @@ def detect_steps(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator
     steps = StepDetection(series, THRESHOLD)
     common_mode = CommonMode(panel.keys, nights, THRESHOLD, WATCHED)
     values = np.full((series, nights), np.nan)
-    begins = _begins(panel, baselines)
+    begins, missed = _begins(panel, baselines), MissedSeries(panel)
     for t in range(nights):
         restarted = begins == t
         if restarted.any():
@@ -96,7 +99,8 @@ def detect_steps(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator
         judged = steps.night(first[:, t], again[:, t])
         values[:, t] = np.where(np.isnan(first[:, t]), np.nan, judged.value)
         common_mode.night(values[:, t], judged)
-        yield DetectionState(values[:, : t + 1], common_mode, judged, limit, first[:, t] < limit)
+        hit = first[:, t] < limit
+        yield DetectionState(values[:, : t + 1], common_mode, judged, limit, hit, missed.night(t))
 
 
 def judge_last_night(
@@ -184,7 +188,9 @@ def _night_verdict(
             panel, s, state, bool(degraded[s]), baselines.get(key), band_of(key, bands, keys), int(begins[s])
         )
         for s, key in zip(measured, keys, strict=True)
-        if not _is_given_up(panel, s, baselines.get(key)) and not _is_invalid_sent(panel, s)
+        if (panel.has_record(s) or state.missed[s])
+        and not _is_given_up(panel, s, baselines.get(key))
+        and not _is_invalid_sent(panel, s)
     ]
     event, verdicts = fold_common_mode(panel, state.common_mode, verdicts)
     verdicts = [_with_disturbance(verdict) if verdict.disturbed else verdict for verdict in verdicts]
@@ -210,16 +216,6 @@ def with_lost(night: NightVerdict, lost: Mapping[str, str]) -> NightVerdict:
     lost: by node, what was seen of it.
     """
     return _with_gravest(dataclasses.replace(night, lost={**night.lost, **lost}))
-
-
-def with_postponed(night: NightVerdict, benchmarks: Collection[str]) -> NightVerdict:
-    """The verdict without the series that are missing because the night's budget did not reach them."""
-    series = tuple(
-        verdict
-        for verdict in night.series
-        if verdict.verdict is not Verdict.MISSING or verdict.key.benchmark not in benchmarks
-    )
-    return _with_gravest(dataclasses.replace(night, series=series))
 
 
 def with_confirmed(night: NightVerdict, slow: Collection[tuple[str, frozenset[str]]]) -> NightVerdict:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from npc.cron import matrix, measure, retention
@@ -22,7 +23,7 @@ from npc.cron.acceptance_bands import Band, bands_of
 from npc.cron.agenda import Agenda
 from npc.cron.costs import costs_of
 from npc.cron.counters import rising, with_counters, with_links
-from npc.cron.judge import judge_last_night, with_confirmed, with_lost, with_postponed
+from npc.cron.judge import judge_last_night, with_confirmed, with_lost
 from npc.cron.node_parts import AT_ONCE, NodeRotation, odd_nodes
 from npc.cron.publish import write_verdict
 from npc.cron.series import panel
@@ -33,7 +34,7 @@ from npc.machine.fabric import Topology
 from npc.machine.platform import PLATFORM_FILE, read_platform
 from npc.places import suite
 from npc.records.history import History, night_name, of_night
-from npc.records.journal import Journal, JournalEntry, Part, missed
+from npc.records.journal import Journal, JournalEntry, NightPlan, Part, missed, plans_of
 from npc.records.record import Record, replace
 from npc.records.series import REMEASURED, Series
 from npc.records.units import format_duration, plural
@@ -179,17 +180,25 @@ class NightRun:
 
     def _measure_first(self, night: JournalEntry) -> None:
         """Measure what the agenda says, and note what that shows of nodes besides the numbers."""
-        for part in self._agenda.whole_suite():
+        whole_suite = self._agenda.whole_suite()
+        self._note_plan(night)
+        for part in whole_suite:
             self._measure(night, part, FIRST)
         self._agenda.plan_tonight()
+        self._note_plan(night)
         while parts := self._agenda.next_parts():
             if not all(self._measure(night, part, FIRST) for part in parts):
                 self._agenda.leave_out_rest()
         self.notes += odd_nodes([night.folder])
         self.notes += rising(night.folder, self.options.history, night.name)
         if postponed := self._agenda.postponed():
-            night.postponed = tuple(work.benchmark for work in postponed)
-            self.journal.note(night.name, "postponed", benchmarks=night.postponed)
+            names = [work.benchmark for work in postponed]
+            self.journal.note(night.name, "postponed", benchmarks=names)
+
+    def _note_plan(self, night: JournalEntry) -> None:
+        """Note what is to be measured before it is, so that it is missed where the night ends before."""
+        if self._agenda.planned:
+            self.journal.note(night.name, "planned", benchmarks=sorted(self._agenda.planned))
 
     def _measure_again(self, night: JournalEntry, verdict: NightVerdict) -> bool:
         """Measure what is suspicious once more, each part in an equal share of the time; whether any is."""
@@ -367,7 +376,7 @@ class NightRun:
         options = self.options
         return judge_night(
             options.platform, self.history, night.name, night.begun, options.fabric, night.lost,
-            night.postponed,
+            plans_of(self.journal.entries()),
         )  # fmt: skip
 
     # -- after a crash -------------------------------------------------------------------------------------
@@ -406,17 +415,17 @@ def judge_night(
     begun: datetime,
     fabric: Topology | None = None,
     lost: Mapping[str, str] | None = None,
-    postponed: Collection[str] = (),
+    plans: Mapping[str, NightPlan] = MappingProxyType({}),
 ) -> NightVerdict:
     """The verdict on a night of the history. fabric: switches and racks that may be to blame, too. lost:
-    nodes that died, and postponed: benchmarks that the budget did not reach, as the journal has them.
+    nodes that died, and plans: what each night was to measure, as the journal has them.
 
     Raises `npc.files.InvalidFile` for a platform file or an acceptance that cannot be used.
     """
     bands, baselines = bands_and_baselines(platform, history.folder)
-    nights = panel(history.points(), night=(name, begun.isoformat(timespec="seconds")))
+    nights = panel(history.points(), night=(name, begun.isoformat(timespec="seconds")), plans=plans)
     verdict = judge_last_night(nights, history.folder.name, baselines, bands, fabric)
-    return with_lost(with_postponed(with_counters(verdict, history), postponed), lost or {})
+    return with_lost(with_counters(verdict, history), lost or {})
 
 
 def bands_and_baselines(platform: Path, history: Path) -> tuple[tuple[Band, ...], dict[Series, Baseline]]:

@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from functools import cache, cached_property, lru_cache
 from operator import itemgetter
 from statistics import median
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from npc.catalogue import sender
 from npc.machine.fabric import natural
 from npc.records.history import HistoryRow
+from npc.records.journal import NightPlan
 from npc.records.nights import SeriesNight, begun, invalid_by_others, samples_of, series_nights
 from npc.records.record import OK
 from npc.records.series import CORE, Series, is_size
@@ -161,6 +163,8 @@ class Panel:
     broken: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     #: By night, what was tried where.
     attempts: Mapping[str, Sequence[BenchmarkAttempt]] = field(default_factory=dict)
+    #: By night, what it was to measure, where that is known.
+    plans: Mapping[str, NightPlan] = field(default_factory=dict)
     #: The values by hosts.
     placed: PlacedMedians = field(default_factory=lambda: PlacedMedians.of(()))
 
@@ -185,6 +189,11 @@ class Panel:
     def at(self, s: int, t: int | None = None) -> NightMeasurement:
         """What night `t`, by default the last one, has of series `s`."""
         return self.measured.get((s, len(self.runs) - 1 if t is None else t), _NOTHING)
+
+    def has_record(self, s: int) -> bool:
+        """Whether the last night has any record of series `s`, of a failure too."""
+        t = len(self.runs) - 1
+        return (s, t) in self.measured or not np.isnan(self.value[s, t])
 
     def lies(self, s: int) -> tuple[str, ...]:
         """Why the values of series `s` in the last night are invalid; nothing where none is."""
@@ -290,8 +299,12 @@ def pattern_words(pattern: str) -> tuple[list[str], dict[str, str]]:
     return [word for word in every if "=" not in word], named
 
 
-def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) -> Panel:
-    """The panel of a history's points.
+def panel(
+    points: Iterable[HistoryRow],
+    night: tuple[str, str] | None = None,
+    plans: Mapping[str, NightPlan] = MappingProxyType({}),
+) -> Panel:
+    """The panel of a history's points. plans: by night, what it was to measure, as the journal has it.
 
     night: the last one to look at, its name and when it began; one without records is a column without a
     value.
@@ -361,6 +374,7 @@ def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) ->
             for run, of_night in broken.items()
         },
         attempts=attempts,
+        plans=plans,
         placed=PlacedMedians.of(placed),
     )
 

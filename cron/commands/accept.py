@@ -33,24 +33,23 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
     from npc.jobs.suite import platform_folder
     from npc.places import suite
     from npc.records.history import History
-    from npc.records.journal import Journal
+    from npc.records.journal import Journal, plans_of
     from npc.records.record import moment
     from npc.records.units import METRICS, format_quantity
 
     folder = folder_of(history, platform_folder(suite(), platform).name)
     past = History(folder)
     nights = {past_night.run: past_night.begun for past_night in past.nights()}
-    postponed: dict[str, tuple[str, ...]] = {}
-    for entry in Journal(folder).entries():  # one that measured nothing is none of the history's
+    entries = Journal(folder).entries()
+    for entry in entries:  # one that measured nothing is none of the history's
         nights.setdefault(entry.name, entry.begun.isoformat())
-        postponed[entry.name] = entry.postponed
     chosen = night or max(nights, key=lambda run: nights[run], default="")
     if chosen not in nights:
         last = ", ".join(sorted(nights)[-3:])
         known = f"the last are {last}" if last else "it is empty: npc night run fills it"
         raise click.ClickException(f"no night{f' {chosen}' if chosen else ''} in {folder}: {known}")
-    began, left_out = moment(nights[chosen]), postponed.get(chosen, ())
-    verdict = judge_night(platform_folder(suite(), platform), past, chosen, began, postponed=left_out)
+    began, plans = moment(nights[chosen]), plans_of(entries)
+    verdict = judge_night(platform_folder(suite(), platform), past, chosen, began, plans=plans)
     taken = record(folder, verdict, reason, _who(), pattern)
     for key, baseline in taken.baselines.items():
         unit = METRICS[key.metric].unit

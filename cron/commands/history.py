@@ -111,15 +111,14 @@ def _verdicts(
 
     from npc.cron.acceptance import read_acceptances
     from npc.cron.acceptance_bands import bands_of
-    from npc.cron.judge import replay, with_postponed
+    from npc.cron.judge import replay
     from npc.cron.series import panel
     from npc.machine.platform import find_platform, read_platform
-    from npc.records.journal import Journal
+    from npc.records.journal import Journal, plans_of
 
-    postponed = {entry.name: entry.postponed for entry in Journal(past.folder).entries()}
     file = find_platform(platform)
     bands = bands_of(read_platform(file)) if file else ()
-    nights = panel(points)
+    nights = panel(points, plans=plans_of(Journal(past.folder).entries()))
     shared = nights.value.size > _SHARED
     judged = replay(
         nights, past.folder.name, read_acceptances(past.folder), bands, fabric,
@@ -127,7 +126,7 @@ def _verdicts(
     )  # fmt: skip
     for number, night in enumerate(judged, 1):
         status_line.show("")
-        yield with_postponed(night, postponed.get(night.run, ()))
+        yield night
         status_line.show(f"judging night {number} of {len(nights.runs)}")
     status_line.show("")
 

@@ -4,6 +4,7 @@
 ``night`` (as in the column ``run`` of the history), ``event`` and what belongs to it:
 
 ``begun``      ``folder`` with its raw runs, ``words`` of the command
+``planned``    ``benchmarks`` that it is to measure; a night may have several of these events
 ``measuring``  ``part``, ``kind``, ``words`` of ``npc characterise``, ``hosts``: a measurement starts
 ``measured``   ``part``, ``exit``: it has ended, and its records are collected as far as there are any;
                ``costs``: by benchmark the node time of its jobs (s), and for how many groups of nodes;
@@ -22,12 +23,12 @@ What is not in the journal is done again. That does no harm, because records are
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from npc.files import append_line, read_lines
 from npc.records.launch import now
@@ -75,6 +76,21 @@ class PartProgress:
     unmeasured: dict[str, str] = field(default_factory=dict)
 
 
+class NightPlan(NamedTuple):
+    """What a night was to measure."""
+
+    #: Benchmarks (steps of the suite); None if not known, as of nights before this was noted.
+    benchmarks: frozenset[str] | None = None
+    #: Those that it left out because its budget was used up.
+    postponed: frozenset[str] = frozenset()
+
+    def has(self, benchmark: str) -> bool | None:
+        """Whether a benchmark was planned, and the budget reached it; None if that is not known."""
+        if benchmark in self.postponed:
+            return False
+        return None if self.benchmarks is None else benchmark in self.benchmarks
+
+
 @dataclass(slots=True)
 class JournalEntry:
     """A night as the journal has it."""
@@ -91,6 +107,8 @@ class JournalEntry:
     parts: dict[str, PartProgress] = field(default_factory=dict)
     #: Node that died → what was seen of that.
     lost: dict[str, str] = field(default_factory=dict)
+    #: Benchmarks that it was to measure; None if not known.
+    planned: frozenset[str] | None = None
     #: Benchmarks that it left out because its budget was used up.
     postponed: tuple[str, ...] = ()
     #: Its verdict (`npc.records.verdicts.Verdict`); None before it was judged.
@@ -103,6 +121,11 @@ class JournalEntry:
     pruned: bool = False
     #: Whether retention leaves its raw runs alone for ever.
     left: bool = False
+
+    @property
+    def plan(self) -> NightPlan:
+        """What it was to measure, without what it left out."""
+        return NightPlan(self.planned, frozenset(self.postponed))
 
 
 class Journal:
@@ -157,6 +180,8 @@ def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
         progress.unmeasured |= line.get("unmeasured", {})
     elif event == "lost":
         night.lost.update({str(node): str(reason) for node, reason in line["nodes"].items()})
+    elif event == "planned":
+        night.planned = (night.planned or frozenset()).union(map(str, line["benchmarks"]))
     elif event == "postponed":
         night.postponed = tuple(line["benchmarks"])
     elif event in ("judged", "ended"):
@@ -167,6 +192,11 @@ def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
         night.pruned = True
     elif event == "left":
         night.left = True
+
+
+def plans_of(nights: Iterable[JournalEntry]) -> dict[str, NightPlan]:
+    """By name of the night what it was to measure."""
+    return {night.name: night.plan for night in nights}
 
 
 def missed(nights: Sequence[JournalEntry], now: datetime) -> int:

@@ -14,7 +14,6 @@ import pytest
 from npc.choices import TAGS
 from npc.cron.agenda import Agenda
 from npc.cron.costs import Cost, RunCosts
-from npc.cron.judge import with_postponed
 from npc.cron.node_parts import NodeRotation, parts_of_nodes
 from npc.cron.rotation import NODES, WorkItem
 from npc.cron.verdict import NightVerdict
@@ -146,13 +145,6 @@ def test_a_night_without_time_leaves_out_the_rest(tmp_path: Path) -> None:
         "sockperf",
         "stream",
     ]
-
-
-def test_what_the_budget_did_not_reach_is_not_missing_and_an_empty_night_does_not_pass(
-    tmp_path: Path,
-) -> None:
-    night = NightVerdict(platform="fuchs", run="x", time="", verdict=Verdict.MISSING, series=())
-    assert with_postponed(night, ["osu"]).verdict is Verdict.MISSING
 
 
 def test_nodes_get_a_job_each_and_pairs_one_for_both() -> None:

@@ -46,7 +46,7 @@ DEFAULTS: Final[Mapping[str, str]] = {**dict.fromkeys(COLUMNS, ""), "nodes": "1"
 _NEEDED: Final = ("time", "metric", "value")
 _MONTH: Final = re.compile(r"\d{4}-\d{2}(\..+)?\.csv")
 #: Version of the cache: raised when its tables change, or what identifies a series.
-_SCHEMA: Final = 5
+_SCHEMA: Final = 6
 #: Seconds after which the lock of an append is free: its holder may have died on another host.
 _APPENDING_S: Final = 600.0
 _TABLES: Final = """

@@ -8,6 +8,8 @@ CPUs belongs to the same history. Pages and comparisons may show them.
 LIKWID puts a circumstance into the name of its test: ``load_avx512`` is the load kernel in the variant that
 this CPU and this build of LIKWID offer. The series is ``load``. Where a run measures several variants, each
 was asked for by name, and ``benchmarks/likwid/cases.py`` says so by the setting ``variant``.
+
+The size is the one that was asked for, too (`asked_size`). A record has the one that was used.
 """
 
 from __future__ import annotations
@@ -94,6 +96,8 @@ _CIRCUMSTANCES: Final = frozenset((
 #: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.
 _VARIANT: Final = re.compile(r"_(?:sse|avx\d*|neon|sve\d*|vsx)(?:_fma)?\b")
 _SINGLE: Final = re.compile(r"_sp(?=_|$)")
+#: The size in a work group of LIKWID: ``-w S0:400kB:2``.
+_WORK_GROUP: Final = re.compile(r"-[wW] \w+:([0-9]{1,15}[kMGT]?B)(?=[:\s]|$)")
 
 
 def role(name: str) -> Role:
@@ -154,6 +158,25 @@ def is_size(text: str, size: int | None) -> bool:
         return False
 
 
+def asked_size(benchmark: str, params: Mapping[str, str], size: int | None) -> int | None:
+    """The size in bytes by which a series is known; `size` is what the tool says it used.
+
+    Most tools use what they were asked for. These do not:
+
+    - likwid-bench rounds to the stride of its kernel and the number of threads, so another kernel variant or
+      version uses another size: asked for 400 kB, 399 360 or 399 936 bytes. The size is that of all work
+      groups together.
+    - HPCG is asked for the cells of a process, which are settings. How much memory these take is its
+      implementation's affair: no size.
+    """
+    if benchmark == "likwid" and size is not None:
+        groups = _WORK_GROUP.findall(params.get("workgroup", ""))
+        return sum(map(parse_size, groups)) or size
+    if benchmark == "hpcg" and {"nx", "ny", "nz"} <= params.keys():
+        return None
+    return size
+
+
 def share_taken(record: Record) -> float:
     """The share of the CPUs that others took while a record was measured; 0 where none is known."""
     try:
@@ -173,7 +196,7 @@ class Series(NamedTuple):
     case: str
     #: A key of `npc.records.units.METRICS`.
     metric: str
-    #: Bytes of the message or the working set; None where the test has none.
+    #: Bytes of the message or the working set (`asked_size`); None where the test has none.
     size: int | None
     #: How many nodes take part.
     nodes: int
@@ -200,7 +223,7 @@ class Series(NamedTuple):
         own = {name: text for name, text in identity(params).items() if not repeats_size(name, text, size)}
         if benchmark == "likwid" and _SINGLE.search(case):
             own.setdefault("precision", "single")
-        test = neutral_case(benchmark, case)
+        test, size = neutral_case(benchmark, case), asked_size(benchmark, params, size)
         return cls(platform, benchmark, test, metric, size, nodes, json.dumps(own, sort_keys=True))
 
     @classmethod

@@ -97,3 +97,22 @@ def test_the_command_says_every_night_what_it_is_and_what_it_was_called_then(tmp
     night = verdicts["nights"][41]
     assert (night["run"], night["then"], night["counts"]["DEGRADED"]) == ("night41", "PASS", 1)
     assert night["series"][0]["value"] == 7e8 and not verdicts["nights"][0]["series"]
+
+
+def test_a_loss_is_seen_though_likwid_rounds_to_another_size_from_then_on(tmp_path: Path) -> None:
+    """Another kernel variant: 399 360 of 400 000 bytes before, 399 936 since, and a fifth slower."""
+    past = History(tmp_path / "fuchs")
+    params = {"workgroup": "-W N:400kB:2", "threads": "2"}
+    for day in range(30):
+        slow = day >= 27
+        past.append([
+            a_record(
+                day=day, benchmark="likwid", case="stream" if slow else "stream_avx", nodes=1, hosts=("n1",),
+                size=399_936 if slow else 399_360, params=params,
+                value=(0.8 if slow else 1.0) * (2e11 + 1e8 * (day % 3)),
+            )
+        ])  # fmt: skip
+    words = ["--history", str(tmp_path), "--platform", "fuchs", "--replay", "--json"]
+    *_, last = json.loads(CliRunner().invoke(history, words).output)["nights"]
+    assert [(series["verdict"], series["size"]) for series in last["series"]] == [("DEGRADED", 400_000)]
+    assert {record.size for record in past.records()} == {399_360, 399_936}

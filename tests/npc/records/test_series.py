@@ -110,6 +110,48 @@ def test_single_and_double_precision_are_two_series() -> None:
     assert Series.of(single) == Series.of(replace(single, params={**single.params, "precision": "single"}))
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "params", "used", "asked"),
+    [
+        ("likwid", {"workgroup": "-w N:400kB:2"}, 399936, 400_000),
+        ("likwid", {"workgroup": "-W S0:65kB:2:1:2"}, 64904, 65_000),
+        ("likwid", {"workgroup": "-w N:200kB:1 -w N:200kB:1"}, 399936, 400_000),
+        ("likwid", {"workgroup": "-w M0:1GB"}, 999_999_936, 1_000_000_000),
+        ("likwid", {"workgroup": "-w N"}, 399936, 399936),
+        ("likwid", {}, 399936, 399936),
+        ("likwid", {"workgroup": "-w N:400kB:2"}, None, None),
+        ("hpcg", {"nx": "32", "ny": "32", "nz": "32"}, 46_887_300, None),
+        ("hpcg", {}, 46_887_300, 46_887_300),
+        ("stream", {"array_size": "40000000"}, 960_000_000, 960_000_000),
+    ],
+)
+def test_a_series_has_the_size_that_was_asked_for(
+    benchmark: str, params: dict[str, str], used: int | None, asked: int | None
+) -> None:
+    record = replace(RECORD, benchmark=benchmark, params=params, size=used)
+    series = Series.of(record)
+    assert (record.size, series.size) == (used, asked)
+    old = series._asdict() | {"size": used}
+    assert Series.of_row(old) == Series.of_row(series._asdict()) == series, "what was accepted joins"
+
+
+def test_what_likwid_was_asked_for_is_one_series_however_it_rounds() -> None:
+    """Variants of a kernel round in their own ways: what was captured of LIKWID with one setting is one
+    series."""
+    by_settings: dict[tuple[str, ...], set[Series]] = {}
+    used: dict[tuple[str, ...], set[int | None]] = {}
+    for path in outputs("likwid"):
+        for reading in read("likwid", path):
+            if reading.value is not None and "workgroup" in reading.params:
+                record = Record.of(reading, time=RECORD.time, platform="fuchs", benchmark="likwid")
+                series = Series.of(record)
+                asked = series.case, series.metric, series.params
+                by_settings.setdefault(asked, set()).add(series)
+                used.setdefault(asked, set()).add(record.size)
+    assert max(map(len, used.values())) > 1, "LIKWID rounded somewhere"
+    assert {len(series) for series in by_settings.values()} == {1}
+
+
 def test_every_kernel_that_likwid_lists_has_a_neutral_name() -> None:
     (listed,) = [path for path in outputs("likwid") if path.name == "bench_a.txt"]
     kernels = [line.split(" - ")[0] for line in listed.read_text().splitlines() if " - " in line]

@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final, NamedTuple
 
+import numpy as np
+
+from npc.statistics.arrays import Booleans, Floats, Integers
+
 #: Every node is due after this share of the nights that it may wait: the rest is for the nights in which it
 #: is busy, and for those in which the budget went to suspects.
 DUE: Final = 3 / 4
@@ -24,6 +28,13 @@ NODES: Final = "nodes"
 #: took ten times as long shall not make it too dear for ever.
 COSTS: Final = 10
 KNOWN: Final = 3
+#: Half of a night's nodes are those that wait longest; their partners are chosen among this many times the
+#: night's nodes. Were the partners, too, those that wait longest, the same nodes would always wait together.
+CHOICE: Final = 2
+#: What a pair of an idle and a busy node costs; one that met yesterday costs 1.
+MIXED: Final = 10.0
+#: Less than this is nothing saved.
+SAVING: Final = 1e-9
 
 
 class NodeState(NamedTuple):
@@ -81,7 +92,7 @@ def quota(usable: int, within: int) -> int:
 def due_pairs(
     states: Mapping[str, NodeState], past: NodeNights, within: int, cost_s: float | None = None
 ) -> list[WorkItem]:
-    """The nodes whose turn it is, by twos: each with the one that it has not been measured with for longest.
+    """The nodes whose turn it is, by twos, so that in the course of the nights every two of them meet evenly.
 
     cost_s: of two of them.
 
@@ -110,8 +121,13 @@ def due_pairs(
     usable = [node for node, state in states.items() if state.usable]
     turn = sorted(filter(has_turn, usable), key=rank)
     number = quota(len(usable), within) + sum(node in past.suspects for node in turn)
+    number = min(number + number % 2, len(turn))
+    # One of two is the one that waits longest. Where this alone brings all in time, any may be the other one.
+    choice = turn if len(usable) <= within * (number // 2) else turn[: CHOICE * number]
+    # Where all are measured, whoever is left alone is, too.
+    needed = {*past.suspects, *(turn[: number // 2] if number < len(turn) else ())}
     works, last = [], -1
-    for pair in _by_twos(turn[: number + number % 2], states, past.met):
+    for pair in _by_twos(choice, number, needed, states, past):
         # whatever sorts them by age leaves them in this order
         last = max(last, min(past.measured.get(node, -1) for node in pair))
         suspect = not set(pair).isdisjoint(past.suspects)
@@ -120,18 +136,82 @@ def due_pairs(
 
 
 def _by_twos(
-    nodes: Sequence[str], states: Mapping[str, NodeState], met: Mapping[frozenset[str], int]
+    nodes: Sequence[str],
+    number: int,
+    needed: Collection[str],
+    states: Mapping[str, NodeState],
+    past: NodeNights,
 ) -> list[tuple[str, ...]]:
-    """Nodes by twos, the last one alone if their number is odd."""
-    left, pairs = list(nodes), list[tuple[str, ...]]()
-    while len(left) > 1:
-        first, *left = left
-        # an idle node does not wait for a busy one
-        apart = {other: met.get(frozenset((first, other)), -1) for other in left}
-        second = min(left, key=lambda other: (states[other].idle != states[first].idle, apart[other]))
-        left.remove(second)
-        pairs.append((first, second))
-    return pairs + [(node,) for node in left]
+    """`number` of the nodes by twos, the last one alone if that is odd.
+
+    A matching of low cost: a pair costs the more the more recently it met. Node after node takes its
+    cheapest partner; then partners change as long as that saves anything (2-opt, as of tours). Nodes come in
+    the order of their age; those `needed` are never exchanged for others.
+    """
+    place = {node: i for i, node in enumerate(nodes)}
+    cost = np.zeros((len(nodes), len(nodes)))
+    for pair, night in past.met.items():
+        i, j = (place.get(node, -1) for node in pair)
+        if i >= 0 and j >= 0:
+            cost[i, j] = cost[j, i] = 1 / max(1, past.tonight - night)
+    idle = np.array([states[node].idle for node in nodes], dtype=bool)
+    cost += MIXED * (idle[:, None] != idle)
+    pairs, free = _greedy_pairs(cost, number // 2)
+    fixed = np.array([node in needed for node in nodes], dtype=bool)
+    while _exchange_free(cost, pairs, free, fixed) or _exchange_partners(cost, pairs):
+        pass
+    pairs = pairs[np.argsort(pairs.min(axis=1), kind="stable")]
+    alone = free[: number % 2].tolist()
+    return [(nodes[min(pair)], nodes[max(pair)]) for pair in pairs.tolist()] + [(nodes[i],) for i in alone]
+
+
+def _greedy_pairs(cost: Floats, number: int) -> tuple[Integers, Integers]:
+    """That many pairs, each of the first node that is left and its cheapest partner; and who is left."""
+    left = np.ones(len(cost), dtype=bool)
+    pairs = np.empty((number, 2), dtype=np.intp)
+    for pair in pairs:
+        pair[0] = np.argmax(left)
+        left[pair[0]] = False
+        pair[1] = np.argmin(np.where(left, cost[pair[0]], np.inf))
+        left[pair[1]] = False
+    return pairs, np.flatnonzero(left)
+
+
+def _exchange_partners(cost: Floats, pairs: Integers) -> bool:
+    """Let two pairs change partners wherever that saves anything; whether any did."""
+    a, b = pairs.T
+    own = cost[a, b]
+    now = own[:, None] + own
+    parallel = now - cost[np.ix_(a, a)] - cost[np.ix_(b, b)]
+    across = now - cost[np.ix_(a, b)] - cost[np.ix_(b, a)]
+    best = np.maximum(parallel, across)
+    np.fill_diagonal(best, 0.0)
+    partner = best.argmax(axis=1) if len(pairs) else np.empty(0, dtype=np.intp)
+    saved = best[np.arange(len(pairs)), partner]
+    changed: set[int] = set()
+    for i in np.argsort(-saved, kind="stable").tolist():
+        j = int(partner[i])
+        if saved[i] <= SAVING:
+            break
+        if changed.isdisjoint((i, j)):
+            changed.update((i, j))
+            (a1, b1), (a2, b2) = pairs[i].tolist(), pairs[j].tolist()
+            pairs[[i, j]] = [(a1, a2), (b1, b2)] if parallel[i, j] >= across[i, j] else [(a1, b2), (a2, b1)]
+    return bool(changed)
+
+
+def _exchange_free(cost: Floats, pairs: Integers, free: Integers, fixed: Booleans) -> bool:
+    """Let a node that is free take the place of one that need not be measured, where that saves anything."""
+    changed = False
+    for pair in pairs if len(free) else ():
+        for side in (0, 1):
+            if not fixed[pair[side]]:
+                costs = cost[pair[1 - side], free]
+                best = int(costs.argmin())
+                if costs[best] < cost[pair[0], pair[1]] - SAVING:
+                    pair[side], free[best] = free[best], pair[side]
+                    changed = True
+    return changed
 
 
 def choose_within_budget(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +20,7 @@ from npc.cron.rotation import (
     due_pairs,
     expected_cost_s,
     fitting,
+    quota,
 )
 
 BUSY, DOWN = NodeState(idle=False), NodeState(usable=False, idle=False)
@@ -91,13 +94,64 @@ def test_idle_nodes_come_first_and_nobody_waits_for_a_node_that_is_down() -> Non
     assert overdue[0].nodes[0] == "n0000", "a busy node that is due waits in the queue"
 
 
-def test_partners_change_until_everybody_has_met_everybody() -> None:
+def meetings(
+    nodes: int, within: int, nights: int = 365, away: Mapping[int, Collection[str]] | None = None
+) -> Counter[frozenset[str]]:
+    """How often every two nodes meet. away: by night the nodes that are down."""
+    count = Counter({frozenset(pair): 0 for pair in combinations(names(nodes), 2)})
+    measured: dict[str, int] = {}
     met: dict[frozenset[str], int] = {}
-    states = dict.fromkeys(names(6), NodeState())
-    for night in range(15):
-        for work in due_pairs(states, NodeNights(tonight=night, met=met), within=1):
-            met[frozenset(work.nodes)] = night
-    assert len(met) == 15
+    for night in range(nights):
+        down = (away or {}).get(night, ())
+        states = {node: DOWN if node in down else NodeState() for node in names(nodes)}
+        past = NodeNights(tonight=night, measured=measured, tried=measured, met=met)
+        works = due_pairs(states, past, within)
+        tonight = [node for work in works for node in work.nodes]
+        assert len(tonight) == len(set(tonight)) and not set(tonight) & set(down)
+        for work in works:
+            measured.update(dict.fromkeys(work.nodes, night))
+            if len(work.nodes) == 2:
+                met[frozenset(work.nodes)] = night
+                count[frozenset(work.nodes)] += 1
+        waiting = {node: night - measured.get(node, -1) for node in states if not away}
+        assert max(waiting.values(), default=0) < within
+    return count
+
+
+@pytest.mark.parametrize("within", [1, 4, 14])
+@pytest.mark.parametrize("nodes", [2, 3, 4, 5, 6, 7, 8, 9, 12])
+def test_in_a_year_every_two_nodes_meet_about_equally_often(nodes: int, within: int) -> None:
+    """Also where a night measures two of them, and where their number is odd."""
+    count = meetings(nodes, within)
+    assert min(count.values()) >= 0.6 * count.total() / len(count)
+    assert max(count.values()) <= 1.5 * count.total() / len(count)
+
+
+def test_a_node_that_was_down_for_weeks_meets_everybody_again() -> None:
+    gone = {night: ["n0003"] for night in range(50, 120)} | {night: ["n0001"] for night in range(90)}
+    count = meetings(8, 2, 150, gone)
+    assert min(count.values()) >= 3 and count[frozenset(["n0001", "n0003"])] >= 3
+
+
+def test_of_many_nodes_no_two_meet_again_before_they_have_met_others() -> None:
+    count = meetings(200, 14, 60)
+    assert max(count.values()) == 1
+
+
+@pytest.mark.parametrize(("nodes", "within"), [(1000, 1), (4000, 14)])
+def test_thousands_of_nodes_are_paired(nodes: int, within: int) -> None:
+    states = dict.fromkeys(names(nodes), NodeState())
+    works = due_pairs(states, NodeNights(tonight=0), within)
+    assert len(works) == quota(nodes, within) // 2
+
+
+def test_suspects_are_measured_whoever_else_is_chosen() -> None:
+    """Of one node a night and five suspects: more than half of what is measured."""
+    suspects = names(12)[5:10]
+    met = {frozenset(pair): 9 for pair in combinations(names(12), 2)}
+    past = NodeNights(tonight=10, measured=dict.fromkeys(names(12), 9), met=met, suspects=suspects)
+    works = due_pairs(dict.fromkeys(names(12), NodeState()), past, within=14)
+    assert {node for work in works for node in work.nodes} >= set(suspects)
 
 
 def test_a_node_that_always_fails_does_not_take_the_turn_of_others() -> None:

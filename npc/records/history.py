@@ -34,7 +34,7 @@ from typing import Final, NamedTuple
 
 from npc.files import LARGEST_TABLE, InvalidFile, append_lines, open_regular
 from npc.locks import only_one
-from npc.records.record import COLUMNS, OK, InvalidRecord, Record, from_row, moment, replace, to_row
+from npc.records.record import COLUMNS, OK, InvalidRecord, Record, from_row, replace, to_row, utc
 from npc.records.series import REMEASURED, Series, share_taken
 from npc.records.units import METRICS
 
@@ -206,6 +206,7 @@ class History:
 
     def points(self, since: str = "") -> Iterator[HistoryRow]:
         """What judging needs of all rows, by series and night, of nights that began at `since` or later."""
+        since = utc(since) if since else ""
         cache = self._refreshed()
         series = {number: key for key, number in _numbers(cache).items()}
         hosts: dict[str, tuple[str, ...]] = {"": ()}
@@ -337,7 +338,7 @@ class History:
 @lru_cache(maxsize=2**12)
 def _month(time: str) -> str:
     """The month, UTC, of a record's time."""
-    return f"{moment(time).astimezone(timezone.utc):%Y-%m}"
+    return utc(time)[:7]
 
 
 def _cells(record: Record) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from types import MappingProxyType
 
 from npc.records.history import HistoryRow
 from npc.records.nodes import Hosts
-from npc.records.record import OK
+from npc.records.record import OK, moment
 from npc.records.series import Series
 
 
@@ -116,8 +116,8 @@ def begun(rows: Iterable[HistoryRow], also: Mapping[str, str] = MappingProxyType
     row."""
     first: dict[str, str] = {}
     for row in rows:
-        first[row.run] = min(first.get(row.run, row.time), row.time)
-    return dict(sorted({**also, **first}.items(), key=lambda night: night[::-1]))
+        first[row.run] = min(first.get(row.run, row.time), row.time, key=moment)
+    return dict(sorted({**also, **first}.items(), key=lambda night: (moment(night[1]), night[0])))
 
 
 def invalid_by_others(rows: Iterable[HistoryRow]) -> set[Hosts]:

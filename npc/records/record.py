@@ -11,10 +11,11 @@ import dataclasses
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as replace  # changed records are checked again
-from datetime import datetime
+from datetime import datetime, timezone
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
@@ -27,15 +28,38 @@ from npc.records.units import METRICS
 
 #: Fields with texts of tools or files. `plain` cleans them for terminals and for readers of CSV.
 _TEXTS: Final = ("platform", "benchmark", "case", "job", "run", "status", "tool_version", "raw")
+#: A time in UTC, to any fraction of a second.
+_UTC: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00")
 
 
 class InvalidRecord(InvalidFile):
     """A row that breaks the record's contract; the message names the field."""
 
 
+@lru_cache(maxsize=4096)  # all rows of a launch have the same one
 def moment(time: str) -> datetime:
-    """The moment of a time in ISO 8601. Raises ValueError for what is none."""
-    return datetime.fromisoformat(time.replace("Z", "+00:00"))  # Python 3.10 knows no Z
+    """The moment of a time in ISO 8601, in UTC if it has an offset. Raises ValueError for what is none."""
+    try:
+        given = datetime.fromisoformat(time.replace("Z", "+00:00"))  # Python 3.10 knows no Z
+    except ValueError:
+        raise ValueError(f"{time!r} is not ISO 8601") from None
+    try:
+        return given if given.tzinfo is None else given.astimezone(timezone.utc)
+    except OverflowError:
+        raise ValueError(f"{time!r} lies beyond the calendar") from None
+
+
+@lru_cache(maxsize=4096)
+def utc(time: str) -> str:
+    """A time as text in UTC: such texts sort as their moments do.
+
+    Raises ValueError for what is no time in ISO 8601, or has no offset.
+    """
+    given = moment(time)
+    if given.tzinfo is None:
+        raise ValueError(f"{time!r} has no UTC offset")
+    text = time.replace("Z", "+00:00")
+    return text if _UTC.fullmatch(text) else given.isoformat()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +69,7 @@ class Record:
     Texts are stored as `npc.records.reading.plain` makes them.
     """
 
-    #: When it was measured, ISO 8601 with offset (UTC).
+    #: When it was measured, ISO 8601 in UTC, whatever offset it is given with (`utc`).
     time: str
     #: Name of the platform that it was measured on.
     platform: str
@@ -108,11 +132,9 @@ class Record:
         if not all(self.hosts) or ";" in "".join(self.hosts):
             raise InvalidRecord(f"hosts: {self.hosts} are no host names")
         try:
-            begun = moment(self.time)
-        except ValueError:
-            raise InvalidRecord(f"time: {self.time!r} is not ISO 8601") from None
-        if begun.tzinfo is None:
-            raise InvalidRecord(f"time: {self.time!r} has no UTC offset")
+            object.__setattr__(self, "time", utc(self.time))
+        except ValueError as error:
+            raise InvalidRecord(f"time: {error}") from None
 
     @classmethod
     def of(cls, reading: Reading, **provenance: Any) -> Record:

@@ -207,7 +207,10 @@ class JudgedSeries(msgspec.Struct, frozen=True, kw_only=True):
     benchmark: Annotated[str, Meta(description="whose test")]
     case: Annotated[str, Meta(description="which test")]
     metric: Annotated[str, Meta(description="what it gives")]
-    size: Annotated[int | None, Meta(description="of a message or a working set, in bytes; null for none")]
+    size: Annotated[
+        int | None,
+        Meta(description="of a message or a working set, in bytes, as it was asked for; null for none"),
+    ]
     nodes: Annotated[int, Meta(description="how many")]
     params: Annotated[str, Meta(description="settings and qualifiers, a JSON object as text, sorted")]
     verdict: Annotated[Verdict, Meta(description="the gravest that holds")]

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from npc.cron.series import panel
 from npc.records.history import CACHE, History, InvalidHistory, night_name, of_night
+from npc.records.nights import begun
 from npc.records.record import COLUMNS, Record, read_csv
 from npc.records.series import Series
 from tests.made.history import BEGUN, a_record
@@ -318,3 +320,34 @@ def test_rows_of_a_night_are_those_of_some_days(history: History) -> None:
         (("2026", "2026-11-20"), ["night0"]),
     ):
         assert [record.run for record in history.records(days=days)] == nights
+
+
+#: Four nights, 90 minutes apart, as sites in other time zones write them: as texts they are in another order.
+ZONES = {
+    "first": "2026-11-20T23:00:00+00:00",
+    "second": "2026-11-21T06:15:00+05:45",
+    "third": "2026-11-20T16:00:00-10:00",
+    "fourth": "2026-11-21T03:30:00Z",
+}
+
+
+def test_nights_with_other_offsets_are_in_the_order_in_which_they_were(history: History) -> None:
+    assert [*ZONES.values()] != sorted(ZONES.values())
+    history.append(a_record(time=time, run=run) for run, time in [*ZONES.items()][::-1])
+    assert [night.run for night in history.nights()] == [*ZONES]
+    assert {row.run for row in history.points(since="2026-11-21T01:00:00+01:00")} == {*ZONES} - {"first"}
+    assert {record.run for record in history.records(days=("2026-11-21", "2026-11-21"))} == {*ZONES} - {
+        "first"
+    }
+    assert panel(history.points()).runs == tuple(ZONES)
+
+
+def test_a_file_from_another_time_zone_joins_what_is_there(history: History) -> None:
+    """The same row with its time in another form is the same row; a night's beginning is its first moment."""
+    first, later = "2026-11-20T09:00:00+09:00", "2026-11-20T01:00:00+00:00"
+    for time in (first, "2026-11-20T00:00:00Z", later):
+        history.append([a_record(time=time)])
+    (night,) = history.nights()
+    assert (night.rows, night.begun, night.ended) == (2, "2026-11-20T00:00:00+00:00", later)
+    others = [row._replace(time=time) for row in history.points() for time in (first, later)]
+    assert begun(others)[night.run] == first

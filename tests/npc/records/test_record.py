@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from datetime import timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from npc import InvalidRecord, Reading, Record, read_run
-from npc.records.record import COLUMNS, OK, from_row, read_csv, replace, save_csv, to_row, write_csv
+from npc.records.record import (
+    COLUMNS,
+    OK,
+    from_row,
+    moment,
+    read_csv,
+    replace,
+    save_csv,
+    to_row,
+    write_csv,
+)
 from npc.records.units import METRICS
 
 GOOD: dict[str, Any] = {
@@ -265,3 +275,39 @@ def test_a_number_that_no_record_has_is_said_with_its_line(
         csv.writer(stream).writerows([row.keys(), row.values()])
     with pytest.raises(InvalidRecord, match=f"records.csv:2: .*{said}"):
         list(read_csv(tmp_path / "records.csv"))
+
+
+@given(
+    st.lists(
+        st.datetimes(
+            datetime(2026, 11, 20), datetime(2026, 11, 21), timezones=st.sampled_from([
+                timezone(timedelta(minutes=minutes)) for minutes in (-600, -90, 0, 60, 345)
+            ]),
+        ),
+        min_size=2, max_size=6,
+    )
+)  # fmt: skip
+def test_times_sort_as_their_moments_do(times: list[datetime]) -> None:
+    records = [replace(Record(**GOOD), time=time.isoformat()) for time in times]
+    assert sorted(record.time for record in records) == [
+        record.time for record in sorted(records, key=lambda record: moment(record.time))
+    ]
+    assert [moment(record.time) for record in records] == times
+
+
+@pytest.mark.parametrize(
+    ("given_time", "in_utc"),
+    [
+        ("2026-11-20T02:30:00+02:00", "2026-11-20T00:30:00+00:00"),
+        ("2026-11-20T00:30:00Z", "2026-11-20T00:30:00+00:00"),
+        ("2026-11-19T23:30:00.678-01:00", "2026-11-20T00:30:00.678000+00:00"),
+        ("2026-11-20T00:30:00.678+00:00", "2026-11-20T00:30:00.678+00:00"),
+    ],
+)
+def test_a_record_has_its_time_in_utc(given_time: str, in_utc: str) -> None:
+    assert replace(Record(**GOOD), time=given_time).time == in_utc
+
+
+def test_a_time_beyond_the_calendar_is_none() -> None:
+    with pytest.raises(InvalidRecord, match="calendar"):
+        replace(Record(**GOOD), time="9999-12-31T23:30:00-05:00")

@@ -23,14 +23,14 @@ class Gauge(Collector):
 
     def add(self, value: float, **labels: str) -> None:
         """A sample; its labels are always given in the same order."""
-        place = tuple(labels.items())
+        place = tuple((name, _utf8(text)) for name, text in labels.items())
         self._samples[place] = max(value, self._samples.get(place, value))
 
     def collect(self) -> Iterator[Metric]:
         """The metric as the library prints it; none without samples."""
         metric = Metric(self._name, self._text, "gauge")
         for labels, value in self._samples.items():
-            metric.add_sample(self._name, {name: _utf8(text) for name, text in labels}, value)
+            metric.add_sample(self._name, dict(labels), value)
         if metric.samples:
             yield metric
 
@@ -55,13 +55,9 @@ def textfile(night: NightVerdict, ended: float) -> str:
         counts.add(number, platform=platform, verdict=verdict)
     for series in night.series:
         key = series.key
-        labels = {
-            "platform": platform,
-            "series": label(key),
-            "benchmark": key.benchmark,
-            "metric": key.metric,
-            "size": "" if key.size is None else str(key.size),  # the words of two sizes may be the same
-        }
+        # All of what identifies it: its words may be those of another series, too.
+        identity = {name: "" if value is None else str(value) for name, value in key._asdict().items()}
+        labels = {"series": label(key), **identity}
         verdicts.add(series.verdict.gravity, **labels)
         if series.value is not None:
             values.add(series.value, **labels, unit=METRICS[key.metric].unit)

@@ -101,6 +101,34 @@ def test_prometheus_gets_no_labels_twice() -> None:
     assert list(metrics["npc_night_verdict"].values()) == [13.0]
 
 
+@given(
+    st.sets(
+        st.builds(
+            Series,
+            platform=st.sampled_from(["lab", "old"]),
+            benchmark=st.sampled_from(["a", "a b"]),
+            case=st.sampled_from(["", "b", "b bandwidth"]),
+            metric=st.just("bandwidth"),
+            size=st.sampled_from([None, 1_000_000, 1_000_448]),
+            nodes=st.integers(1, 2),
+            params=st.sampled_from(["{}", '{"nodes": "2"}', '{"x": "1 y=2"}', '{"x": "1", "y": "2"}']),
+        ),
+        min_size=2, max_size=40,
+    )
+)  # fmt: skip
+def test_no_series_hides_another_from_prometheus(keys: set[Series]) -> None:
+    """Each has a line of its own, though several of them are the same in words."""
+    judged = night(*(replace(GOOD, key=key, value=float(i)) for i, key in enumerate(sorted(keys, key=repr))))
+    metrics = samples(textfile(judged, 1.5))
+    assert sorted(metrics["npc_series_value"].values()) == [float(i) for i in range(len(keys))]
+    assert len(metrics["npc_series_verdict"]) == len(keys)
+
+
+def test_prometheus_gets_no_labels_twice_where_two_texts_are_escaped_alike() -> None:
+    lost = with_lost(night(GOOD), {"n\udcff": "gone", "n\\udcff": "gone"})
+    assert len(samples(textfile(lost, 0.0))["npc_node_lost"]) == 1
+
+
 def test_prometheus_reads_what_is_no_text(tmp_path: Path) -> None:
     write_verdict(tmp_path, with_lost(night(GOOD), {"n\udcff\n": "gone"}), ())
     metrics = samples((tmp_path / "verdict.prom").read_text(encoding="utf-8"))

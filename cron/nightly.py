@@ -197,8 +197,9 @@ class NightRun:
 
     def _note_plan(self, night: JournalEntry) -> None:
         """Note what is to be measured before it is, so that it is missed where the night ends before."""
-        if self._agenda.planned:
-            self.journal.note(night.name, "planned", benchmarks=sorted(self._agenda.planned))
+        if new := self._agenda.planned - (night.planned or frozenset()):
+            night.planned = frozenset(self._agenda.planned)
+            self.journal.note(night.name, "planned", benchmarks=sorted(new))
 
     def _measure_again(self, night: JournalEntry, verdict: NightVerdict) -> bool:
         """Measure what is suspicious once more, each part in an equal share of the time; whether any is."""

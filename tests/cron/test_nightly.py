@@ -397,7 +397,7 @@ def test_a_night_cut_off_at_any_step_is_finished_by_the_next(tmp_path: Path) -> 
     lines = (machine.history / "nights.jsonl").read_text().splitlines(keepends=True)
     events = [json.loads(line)["event"] for line in lines]
     part = ["measuring", "measured", "kept"]
-    assert events == ["begun", *part, *part, "judged", "ended"]
+    assert events == ["begun", "planned", *part, *part, "judged", "ended"]
     (month,) = machine.history.glob("*.csv")
     table = month.read_text().splitlines(keepends=True)
     for count in range(1, len(lines)):

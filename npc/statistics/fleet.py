@@ -1,0 +1,483 @@
+"""Nodes of one fleet, night by night: which became worse than it was, and which is unlike the others.
+
+Identical nodes differ for good, by ten times what a measurement repeats to. So the level of a member of the
+fleet (a node, or one device of it) is a random effect: before anything is known of it, it is normal about the
+fleet's centre with the standard deviation τ, by which the members of this fleet differ; its own past readings
+sharpen it (best linear unbiased prediction; Robinson, Statistical Science 6, 1991). A step is what its last
+readings are below that level, divided by the error of both. A reading is a logarithm, less is worse.
+
+The noise may have any tail. If all members are well, any of their readings might be anybody's (they are
+exchangeable), so the chance that of a member's last m readings so many are so low is that of drawing them
+from the readings of all members in all nights. A step counts where this chance, too, is small.
+
+Readings are given night by night, and nothing is ever computed twice: a year of a thousand nodes is linear
+in nights. All arrays have a row a case (what is measured) and a column a member.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from npc.statistics.arrays import Booleans, Floats, Integers
+from npc.statistics.distributions import normal_quantile, normal_score
+
+#: How many last readings are compared with those before.
+LENGTHS: Final = (2, 3, 5, 8, 14)
+#: So often, in a night, healthy fleets may have anybody called worse, as the sum of all tests.
+FALSE_NIGHT: Final = 0.003
+#: The least step, in log units; a step below `LARGE` must also lead below what is usual in the fleet.
+LEAST: Final = 0.02
+LARGE: Final = 0.04
+#: τ as it was measured of other fleets (GEMM on the GPUs of Frontier and Perlmutter: 1.7 and 1.1 %), and how
+#: many members it counts for: a small fleet cannot say by how much its members differ.
+USUAL_SPREAD: Final = 0.015
+OTHER_MEMBERS: Final = 4
+#: A night's common part is known from so many members at least.
+MIN_NIGHT: Final = 3
+#: The least σ: no benchmark repeats better. And what it is taken for before any reading was repeated.
+MIN_NOISE: Final = 0.0005
+UNKNOWN_NOISE: Final = 0.01
+#: Readings by which those that are worse are followed.
+FOLLOWED: Final = 5
+#: The score that a member's own past alone must give a step.
+OWN_SCORE: Final = 3.0
+#: Where all cases together are worse, the score from which on one of them is.
+AMONG_OTHERS: Final = 2.0
+#: Readings further off count as if they were so many σ off.
+CAP: Final = 3.5
+#: Readings after which a member's level is known well enough to be unlike the fleet's, and to fall from.
+KNOWN: Final = 3
+LEAST_KNOWN: Final = 2
+#: Chance that a healthy fleet has anybody called unlike it.
+FALSE_UNLIKE: Final = 0.01
+#: Exponential memory of the noise, in readings of every member.
+MEMORY: Final = 60.0
+#: A reading further off is not counted among the healthy ones before so many more have shown that it was one.
+#: Where more members than these, and than this share of all, have one that waits, it is the noise: all count.
+WAITING: Final = 5
+MOST_WAITING: Final = 3
+MOST_WAITING_SHARE: Final = 0.15
+#: So many normal readings are believed before any: they say how rare is what nobody has seen yet.
+PRIOR_READINGS: Final = 100
+_BIN: Final = 0.1
+_BINS: Final = 400
+
+
+class FleetNight(NamedTuple):
+    """What is known after a night; all arrays are cases × members, in log units."""
+
+    #: Whether it is worse than it was, tonight or since it was last measured.
+    worse: Booleans
+    #: By how much it is below its own level; where it is not worse, by the best of `LENGTHS`.
+    step: Floats
+    #: Standard error of the step.
+    error: Floats
+    #: Standard normal score of the step.
+    score: Floats
+    #: The night from which on it is worse; -1 where it is not.
+    since: Integers
+    #: How far its level is above the fleet's centre; NaN before it was measured.
+    level: Floats
+    #: Number of the readings that its level rests on.
+    known: Integers
+    #: Whether its level is further down than the fleet's spread explains.
+    unlike: Booleans
+    #: τ, by case.
+    spread: Floats
+    #: σ of a reading, by case.
+    sigma: Floats
+    #: The middle of the members' levels, by case.
+    centre: Floats
+    #: What the night was for all, by case.
+    common: Floats
+
+
+class LowTail:
+    """How often readings of a case are how far below what was expected, whoever's they are: by case."""
+
+    def __init__(self, cases: int) -> None:
+        self._counts: Integers = np.zeros((cases, _BINS + 1), dtype=np.intp)
+
+    def add(self, low: Floats, chosen: Booleans) -> None:
+        """low: by case and reading how far it is below, in σ. chosen: which of them."""
+        case, *_ = places = np.nonzero(chosen)
+        bins = np.clip(low[places] / _BIN, 0, _BINS).astype(np.intp)
+        flat = np.bincount(case * (_BINS + 1) + bins, minlength=self._counts.size)
+        self._counts += flat.reshape(self._counts.shape)
+
+    def share(self, low: Floats, own: Floats) -> Floats:
+        """The share of other readings that are as low. own: how many too many were counted of a member."""
+        beyond = self._counts[:, ::-1].cumsum(axis=1)[:, ::-1]  # at or above the bin's lower end
+        total = beyond[:, :1]
+        bins = np.clip(low / _BIN, 0, _BINS).astype(np.intp)
+        as_low = np.maximum(np.take_along_axis(beyond, bins, axis=1) - own, 0)
+        # What nobody has seen yet is as rare as all cases together say.
+        unseen = 0.5 / (self._counts.sum() + PRIOR_READINGS)
+        share: Floats = np.maximum(as_low / (total + PRIOR_READINGS) + unseen, _normal_tail(low))
+        return share
+
+
+class _Fleet(NamedTuple):
+    """What is known of all members together; all arrays are by case."""
+
+    #: σ of a reading, in log units.
+    sigma: Floats
+    #: Correlation of readings of a member that follow each other.
+    phi: Floats
+    #: τ, in log units.
+    spread: Floats
+    #: The middle of the members' levels, in log units.
+    centre: Floats
+    #: Degrees of freedom of σ.
+    freedom: Floats
+
+
+class FleetWatch:
+    """The members of a fleet, night by night."""
+
+    def __init__(self, cases: int, members: int) -> None:
+        shape, last = (cases, members), LENGTHS[-1] + 1
+        #: Sum and number of the readings that make a member's past.
+        self._sum, self._count = np.zeros((2, *shape))
+        #: The last readings, the newest first; their nights; what of them went into the sum.
+        self._recent = np.full((*shape, last), np.nan)
+        self._nights = np.full((*shape, last), -1, dtype=np.intp)
+        self._counted = np.zeros((*shape, last))
+        #: The night from which on a member is worse; -1 where it is not.
+        self._since = np.full(shape, -1, dtype=np.intp)
+        self._step, self._error, self._score = np.zeros((3, *shape))
+        #: Of the innovations by case: sums of squares, of products with the one before, and of weights.
+        self._squares, self._products, self._weight = np.zeros((3, cases))
+        self._before = np.full(shape, np.nan)
+        #: The same of what nights are for all.
+        self._night_squares, self._night_weight = np.zeros((2, cases))
+        #: How far each of the last readings was below what was expected, in σ; by case, and of all together.
+        self._low = np.full((cases + 1, members, last), np.nan)
+        self._tail = LowTail(cases + 1)
+
+    def begin_anew(self, chosen: Booleans) -> None:
+        """Forget the past of some cases and members, for somebody accepted their state.
+
+        chosen: cases × members.
+        """
+        for array, nothing in (
+            (self._sum, 0), (self._count, 0), (self._recent, np.nan), (self._nights, -1), (self._counted, 0),
+            (self._since, -1), (self._before, np.nan),
+        ):  # fmt: skip
+            array[chosen] = nothing
+        self._low[:-1][chosen] = np.nan
+
+    def night(self, number: int, readings: Floats) -> FleetNight:
+        """Judge a night. readings: cases × members, NaN for none."""
+        here = ~np.isnan(readings)
+        fleet = self._fleet()
+        level, variance = self._levels(fleet, self._sum, self._count)
+        quiet = here & (self._since < 0)
+        wide = variance + (fleet.sigma**2)[:, None]
+        common = self._common(np.where(quiet, readings - level, np.nan), np.where(quiet, wide, np.nan))
+        readings = readings - common[:, None]
+        innovation = readings - level
+        self._learn_noise(innovation, quiet, fleet.sigma)
+        self._push(number, readings, here, level, CAP * np.sqrt(wide))
+        self._push_low(innovation / fleet.sigma[:, None], quiet)
+        fleet = self._fleet()
+        self._follow(here, fleet)
+        self._judge(quiet, fleet)
+        return self._night(common)
+
+    def _night(self, common: Floats) -> FleetNight:
+        fleet = self._fleet()
+        level = self._levels(fleet, self._sum, self._count)[0] - fleet.centre[:, None]
+        far = normal_quantile(FALSE_UNLIKE / max(int((self._count > 0).any(axis=0).sum()), 1))
+        unlike = (level < -np.maximum(far * fleet.spread, LEAST)[:, None]) & (self._count >= KNOWN)
+        return FleetNight(
+            worse=self._since >= 0,
+            step=self._step.copy(),
+            error=self._error.copy(),
+            score=self._score.copy(),
+            since=self._since.copy(),
+            level=np.where(self._count > 0, level, np.nan),
+            known=self._count.astype(np.intp),
+            unlike=unlike & (self._since < 0),
+            spread=fleet.spread,
+            sigma=fleet.sigma,
+            centre=fleet.centre,
+            common=common,
+        )
+
+    def _fleet(self) -> _Fleet:
+        """What is known of all members together, by case.
+
+        τ is by the middle of the members or by their slow tail, whichever is more, less the noise of their
+        means; a few bad members move neither.
+        """
+        sigma = np.maximum(np.sqrt(self._squares / np.maximum(self._weight, 1e-9)), MIN_NOISE)
+        sigma = np.where(self._weight > 0, sigma, UNKNOWN_NOISE)
+        known = self._count > 0
+        number = known.sum(axis=1)
+        # A correlation about means of n readings is too small by (1 + 3φ)/n (Kendall, Biometrika 41, 1954).
+        phi = self._products / np.maximum(self._squares, 1e-12)
+        there = (self._weight >= 30) & (phi > 2 / np.sqrt(np.maximum(self._weight, 1)))
+        phi = np.clip(phi + (1 + 3 * phi) * number / np.maximum(self._count.sum(axis=1), 1), 0.0, 0.95)
+        phi = np.where(there, phi, 0.0)
+        mean = np.where(known, self._sum / np.maximum(self._count, 1), np.nan)
+        mean[number == 0] = 0.0
+        centre = np.nanmedian(mean, axis=1)
+        off = np.sort(mean - centre[:, None], axis=1)  # NaN last
+        share = np.maximum(0.05, np.minimum(2 / np.maximum(number, 1), 0.25))
+        place = np.minimum((share * number).astype(np.intp), off.shape[1] - 1)
+        tail = -np.take_along_axis(off, place[:, None], axis=1)[:, 0] / _normal_quantiles(share)
+        wide = np.fmax(1.4826 * np.nanmedian(np.abs(off), axis=1), tail)
+        noise = known * sigma[:, None] ** 2 / np.maximum(_worth(self._count, phi), 1e-9)
+        square = np.maximum(wide**2 - noise.sum(axis=1) / np.maximum(number, 1), 0.0)
+        spread = np.sqrt((number * square + OTHER_MEMBERS * USUAL_SPREAD**2) / (number + OTHER_MEMBERS))
+        return _Fleet(sigma, phi, spread, centre, self._weight * (1 - phi) / (1 + phi))
+
+    @staticmethod
+    def _levels(fleet: _Fleet, total: Floats, count: Floats) -> tuple[Floats, Floats]:
+        """The level of each member as the fleet and its own past let expect it, and its variance."""
+        own = _worth(count, fleet.phi) / (fleet.sigma**2)[:, None]
+        prior = 1 / (fleet.spread**2)[:, None]
+        off = total / np.maximum(count, 1) - fleet.centre[:, None]
+        return fleet.centre[:, None] + np.where(count > 0, off, 0.0) * own / (own + prior), 1 / (own + prior)
+
+    def _common(self, off: Floats, variance: Floats) -> Floats:
+        """By case what the night is for all, by the middle of the members: a random effect as well.
+
+        off, variance: of each quiet reading what it is off its level, and how uncertain that is.
+        """
+        number = (~np.isnan(off)).sum(axis=1)
+        enough = number >= MIN_NIGHT
+        middle = np.nanmedian(np.where(enough[:, None], off, 0.0), axis=1)
+        # The variance of a median.
+        by_noise = 1.57 * np.nansum(variance, axis=1) / np.maximum(number, 1) ** 2
+        # What is far beyond a median's noise is this night's own, whatever the nights before were.
+        clear = np.abs(middle) > 5 * np.sqrt(by_noise)
+        self._night_squares += np.where(enough & ~clear, middle**2 - by_noise, 0.0)
+        self._night_weight += enough
+        varies = np.maximum(self._night_squares / np.maximum(self._night_weight, 1), 0.0)
+        share = np.where(clear, 1.0, varies / np.maximum(varies + by_noise, 1e-12))
+        return np.where(enough, share * middle, 0.0)
+
+    def _learn_noise(self, innovation: Floats, chosen: Booleans, sigma: Floats) -> None:
+        """σ and the memory of the noise by innovations, which the level's error makes wider than readings."""
+        known = chosen & (self._count > 0)
+        scaled = np.where(known, innovation / np.sqrt(1 + 1 / np.maximum(self._count, 1)), np.nan)
+        number = known.sum(axis=1)
+        start = 1.4826 * np.nanmedian(np.abs(np.where(number[:, None], scaled, 0.0)), axis=1)
+        limit = CAP * np.where(self._weight > 0, sigma, np.maximum(start, MIN_NOISE))[:, None]
+        scaled = np.clip(scaled, -limit, limit)
+        fade = 1 - number / (MEMORY * np.maximum((self._count > 0).sum(axis=1), 1))
+        self._squares = fade * self._squares + np.nansum(scaled**2, axis=1)
+        self._products = fade * self._products + np.nansum(scaled * self._before, axis=1)
+        self._weight = fade * self._weight + number
+        self._before = np.where(known, scaled, self._before)
+
+    def _push(self, number: int, readings: Floats, here: Booleans, level: Floats, cap: Floats) -> None:
+        """Tonight's readings become the newest ones, and those of quiet members part of their past."""
+        # The first readings are what they are: a member may be far off the others. One that is off the other
+        # two does not stay.
+        first = here & (self._since < 0) & (self._count == KNOWN)
+        if first.any():
+            three = self._recent[first][:, :KNOWN]
+            middle, sigma = np.median(three, axis=1)[:, None], np.nonzero(first)[0]
+            near = CAP * self._fleet().sigma[sigma][:, None]
+            three = np.clip(three, middle - near, middle + near)
+            self._counted[first, :KNOWN] = three
+            self._sum[first] = three.sum(axis=1)
+        near = np.where(self._count < KNOWN, readings, np.clip(readings, level - cap, level + cap))
+        counted = np.where(here & (self._since < 0), near, 0.0)
+        for array, tonight in ((self._recent, readings), (self._nights, number), (self._counted, counted)):
+            moved = np.concatenate(
+                [np.broadcast_to(tonight, here.shape)[:, :, None], array[:, :, :-1]], axis=2
+            )
+            array[here] = moved[here]
+        self._sum += counted
+        self._count += here & (self._since < 0)
+
+    def _push_low(self, innovation: Floats, quiet: Booleans) -> None:
+        """Tonight's innovations (in σ), of all cases together in the last row; the healthy ones are counted.
+
+        One that is far off is counted when it was no fault's, some readings later.
+        """
+        number = quiet.sum(axis=0)
+        together = np.where(quiet, innovation, 0.0).sum(axis=0) / np.sqrt(np.maximum(number, 1))
+        low = np.concatenate([-innovation, -together[None]])
+        here = np.concatenate([quiet, (number > 1)[None]])
+        moved = np.concatenate([low[:, :, None], self._low[:, :, :-1]], axis=2)
+        self._low[here] = moved[here]
+        was = self._low[:, :, WAITING]
+        self._tail.add(low, here & (low < CAP))
+        self._tail.add(was, here & (was >= CAP))
+
+    def _follow(self, here: Booleans, fleet: _Fleet) -> None:
+        """Those that were worse before tonight: how they are now, and who has healed."""
+        was = here & (self._since >= 0)
+        if not was.any():
+            return
+        level = self._levels(fleet, self._sum, self._count)[0]
+        own = np.where(self._nights >= self._since[:, :, None], self._recent, np.nan)
+        step = level - np.nanmedian(np.where(was[:, :, None], own[:, :, :FOLLOWED], 0.0), axis=2)
+        good = level - np.maximum(LEAST / 2, self._step / 4)
+        healed = was & (self._recent[:, :, :2] > good[:, :, None]).all(axis=2)
+        self._step = np.where(was, step, self._step)
+        # What passed so soon was noise: it counts among the healthy readings.
+        low = self._low[:-1]
+        soon = (healed & np.isnan(own[:, :, -1]))[:, :, None] & (low >= CAP)
+        soon[:, :, WAITING + 1 :] = False
+        self._tail.add(np.concatenate([low, low[:1]]), np.concatenate([soon, soon[:1] & False]))
+        self._since[healed] = -1
+        self._recent[healed], self._nights[healed], self._counted[healed] = np.nan, -1, 0.0
+        low[healed] = np.nan
+
+    def _judge(self, quiet: Booleans, fleet: _Fleet) -> None:
+        """Who has become worse, by any number of last readings, in one case or in all together."""
+        shape = len(LENGTHS), *quiet.shape
+        step, error, score = np.zeros((3, *shape))
+        named = np.zeros(shape, dtype=bool)
+        members, cases = (max(int((self._count > 0).any(axis=axis).sum()), 1) for axis in (0, 1))
+        chance = FALSE_NIGHT / (members * (cases + (cases > 1)) * len(LENGTHS))
+        limit = normal_quantile(chance)
+        usual = (fleet.centre - 1.645 * fleet.spread)[:, None]
+        rose: Booleans = np.zeros(quiet.shape, dtype=bool)
+        far = (self._low[:, :, :WAITING] >= CAP).sum(axis=2)
+        noisy = (far > 0).sum(axis=1, keepdims=True) > max(MOST_WAITING, MOST_WAITING_SHARE * members)
+        waiting = np.where(noisy, far.sum(axis=1, keepdims=True) - far, 0)
+        for place, length in enumerate(LENGTHS):
+            last = self._recent[:, :, :length]
+            past = np.maximum(self._count - length, 0)
+            enough = quiet & (self._nights[:, :, length] >= 0) & (past >= LEAST_KNOWN)
+            if not enough.any():
+                break
+            total = self._sum - self._counted[:, :, :length].sum(axis=2)
+            few = enough & (past <= min(KNOWN, LENGTHS[-1] + 1 - length))
+            if few.any():
+                total[few] = past[few] * _lower_middle(self._recent[few][:, length : length + KNOWN])
+            level, variance = self._levels(fleet, total, past)
+            # What a member's noise remembers of the reading before them.
+            before = self._counted[:, :, length] - level
+            remembered, share = _after(fleet.phi, length)
+            off = last - level[:, :, None] - before[:, :, None] * remembered[:, None, :]
+            middle = _middle(off)
+            error[place] = np.sqrt(variance + (fleet.sigma**2 * share)[:, None])
+            step[place] = np.where(enough, -middle, 0.0)
+            score[place] = _by_freedom(step[place] / error[place], fleet.freedom[:, None])
+            floor = level - np.maximum(step[place], LEAST) / 2
+            low = enough & (last[:, :, 0] < floor) & ((last < floor[:, :, None]).sum(axis=2) >= 2)
+            # Who always was low did not fall: its own past alone must say so, too.
+            own_step = total / np.maximum(past, 1) - level - middle
+            of_past = share[:, None] + 1 / np.maximum(_worth(past, fleet.phi), 1e-9)
+            own_error = fleet.sigma[:, None] * np.sqrt(of_past)
+            low &= own_step > np.maximum(OWN_SCORE * own_error, LEAST)
+            low &= (step[place] > LEAST) & ((step[place] > LARGE) | (level + middle < usual))
+            if low.any():
+                together = score[place].sum(axis=0) / np.sqrt(np.maximum(enough.sum(axis=0), 1))
+                depth = np.concatenate([-off / fleet.sigma[:, None, None], self._low[-1:, :, :length]])
+                rare = self._drawn(np.sort(np.nan_to_num(depth), axis=2)[:, :, ::-1], waiting) < chance
+                every = (together > limit) & rare[-1] & (enough.sum(axis=0) > 1)
+                here = ((score[place] > limit) & rare[:-1]) | (every & (score[place] > AMONG_OTHERS))
+                named[place] = low & here
+            if length == LENGTHS[-1]:
+                rose = enough & (score[place] < -limit) & (step[place] < -LEAST)
+        sure = np.where(named, score, -np.inf)
+        best = np.where(named.any(axis=0), sure.argmax(axis=0), score.argmax(axis=0))[None]
+        step, error, score = (np.take_along_axis(of, best, axis=0)[0] for of in (step, error, score))
+        worse = np.take_along_axis(named, best, axis=0)[0]
+        self._step, self._error, self._score = (
+            np.where(quiet, now, before)
+            for now, before in ((step, self._step), (error, self._error), (score, self._score))
+        )
+        self._freeze(worse, np.array(LENGTHS)[best[0]])
+        # A better level that lasts is the member's new one: what gets lost of it is missed again.
+        self._sum = np.where(rose, self._recent[:, :, : LENGTHS[-1]].sum(axis=2), self._sum)
+        self._count = np.where(rose, LENGTHS[-1], self._count)
+        self._counted = np.where(rose[:, :, None], self._recent, self._counted)
+
+    def _drawn(self, depth: Floats, waiting: Integers) -> Floats:
+        """The chance that so many of a member's last readings, drawn from those of all, are so low: half of
+        them, all but one or all, whichever is less likely.
+
+        depth: cases × members × readings, how far each is below what was expected (σ), the lowest first.
+        waiting: how many readings of others are not counted yet.
+        """
+        length = depth.shape[2]
+        numbers = sorted({max(2, (length + 1) // 2), max(2, length - 1), length})
+        chances = []
+        for number in numbers:
+            low = depth[:, :, number - 1]
+            own = (self._low[:, :, WAITING:length] >= low[:, :, None]).sum(axis=2)
+            share = self._tail.share(low, own - waiting)
+            chances.append(len(numbers) * _at_least(number, length, share))
+        least: Floats = np.min(chances, axis=0)
+        return least
+
+    def _freeze(self, worse: Booleans, length: Integers) -> None:
+        """The past of those that have become worse ends where that began."""
+        since = np.arange(LENGTHS[-1] + 1) < length[:, :, None]
+        self._sum -= np.where(worse[:, :, None] & since, self._counted, 0.0).sum(axis=2)
+        self._count -= np.where(worse, length, 0)
+        began = np.take_along_axis(self._nights, length[:, :, None] - 1, axis=2)[:, :, 0]
+        self._since = np.where(worse, began, self._since)
+
+
+def _worth(count: Floats, phi: Floats) -> Floats:
+    """How many independent readings so many in a row are worth, by an AR(1) of correlation φ (by case)."""
+    f, n = phi[:, None], np.maximum(count, 1.0)
+    memory = 2 * f / (1 - f) * (1 - (1 - f**n) / (n * (1 - f)))
+    return np.where(count > 0, n / (1 + np.maximum(memory, 0.0)), 0.0)
+
+
+def _after(phi: Floats, length: int) -> tuple[Floats, Floats]:
+    """By case: what of a deviation is left in each of the readings after it, the newest first; and the
+    variance of their middle beside σ², by an AR(1) of correlation φ."""
+    steps = np.arange(length, 0, -1)
+    f = phi[:, None, None]
+    covariance = f ** np.abs(np.subtract.outer(steps, steps)) - f ** np.add.outer(steps, steps)
+    # The larger of two, and a median, scatter more than a mean does (normal, independent: π/2 of many).
+    of_middle = 1.36 if length == 2 else 1.57 * length / (length + 0.57)
+    return phi[:, None] ** steps, of_middle * covariance.mean(axis=(1, 2))
+
+
+def _middle(last: Floats) -> Floats:
+    """Of two readings the better one, for one bad night decides nothing; else their median. Last axis."""
+    middle: Floats = last.max(axis=-1) if last.shape[-1] == 2 else np.median(last, axis=-1)
+    return middle
+
+
+def _lower_middle(first: Floats) -> Floats:
+    """Of a member's first readings, last axis, the middle one, or of two the worse: one that was too good is
+    no level to fall from."""
+    known = (~np.isnan(first)).sum(axis=-1)
+    place = np.maximum((known - 1) // 2, 0)
+    middle: Floats = np.take_along_axis(np.sort(first, axis=-1), place[..., None], axis=-1)[..., 0]
+    return middle
+
+
+def _at_least(number: int, draws: int, share: Floats) -> Floats:
+    """The chance that so many of the draws, or more, are of a share of all."""
+    from scipy.special import bdtrc
+
+    chance: Floats = bdtrc(number - 1, draws, share)
+    return chance
+
+
+def _normal_tail(low: Floats) -> Floats:
+    from scipy.special import ndtr
+
+    tail: Floats = ndtr(-low)
+    return tail
+
+
+def _by_freedom(score: Floats, freedom: Floats) -> Floats:
+    """Scores by a σ that is known from so many readings, as normal ones; those that matter."""
+    score, freedom = np.broadcast_arrays(score, np.maximum(freedom, 1.0))
+    high = np.abs(score) > 2
+    result = np.array(score)
+    result[high] = np.sign(score[high]) * normal_score(np.abs(score[high]), freedom[high])
+    return result
+
+
+def _normal_quantiles(shares: Floats) -> Floats:
+    return np.array([normal_quantile(share) for share in shares.tolist()])

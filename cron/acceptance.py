@@ -1,9 +1,10 @@
 """Acceptances: who took which state as the baseline, when and why. Nothing else moves a baseline.
 
 ``accepted.jsonl`` beside the history's files, one JSON object a line, only ever appended to: ``time``,
-``who``, ``reason``, ``pattern`` (as somebody gave it) and ``baselines``, for each series its key, the
+``who``, ``reason``, ``pattern`` (as somebody gave it), ``baselines``, for each series its key, the
 accepted ``value`` in SI units (null: the series is given up and no longer missing) and ``since``, the
-name of the night from which its nights are the new normal.
+name of the night from which its nights are the new normal, and ``nodes``, the same night for each node that
+had become worse.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from npc.cron.series import matches
+from npc.cron.series import case_of, matches
 from npc.cron.verdict import NightVerdict
 from npc.files import InvalidFile, append_line, parse_json, read_bytes
 from npc.records.series import Series
@@ -48,14 +49,17 @@ class Acceptance(NamedTuple):
     pattern: str
     #: By series the state that is usual from now on.
     baselines: dict[Series, Baseline]
+    #: By node that had become worse the night from which on that is usual.
+    nodes: dict[str, str] = {}  # noqa: RUF012 (never changed)
 
 
 def accept(folder: Path, night: NightVerdict, reason: str, who: str, pattern: str = "*") -> Acceptance:
     """Take the state of a judged night as the baseline of all series that `pattern` names, and record it.
 
     A changed or degraded series is accepted as it is since its change began; one that was not measured is
-    given up; any other keeps its reference. Raises `InvalidAcceptance` without a reason, or where nothing
-    is named, and OSError where it cannot be written.
+    given up; any other keeps its reference. A node that is named for one of these cases is accepted as it is
+    since then, too. Raises `InvalidAcceptance` without a reason, or where nothing is named, and OSError where
+    it cannot be written.
     """
     if not reason.strip():
         raise InvalidAcceptance("a baseline moves for a reason only: --reason 'new switch firmware'")
@@ -73,7 +77,12 @@ def accept(folder: Path, night: NightVerdict, reason: str, who: str, pattern: st
     if not baselines:
         raise InvalidAcceptance(f"{pattern!r} names no series that {night.platform} measured in {night.run}")
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    acceptance = Acceptance(now, who, reason.strip(), pattern, baselines)
+    cases = {case_of(key) for key in baselines}
+    named = (
+        suspect for suspect in night.suspects if suspect.named and cases.intersection(suspect.benchmarks)
+    )
+    nodes = {node: suspect.since for suspect in named for node in suspect.nodes}
+    acceptance = Acceptance(now, who, reason.strip(), pattern, baselines, nodes)
     rows = [{**key._asdict(), **baseline._asdict()} for key, baseline in baselines.items()]
     append_line(folder / ACCEPTED, {**acceptance._asdict(), "baselines": rows})
     return acceptance
@@ -107,8 +116,14 @@ def baselines_of(acceptances: Iterable[Acceptance]) -> dict[Series, Baseline]:
     return baselines
 
 
+def accepted_nodes(acceptances: Iterable[Acceptance]) -> dict[str, str]:
+    """By node, the night from which on its state was accepted last."""
+    return {node: since for acceptance in acceptances for node, since in acceptance.nodes.items()}
+
+
 def _acceptance(plain: dict[str, Any]) -> Acceptance:
     rows = plain["baselines"]
     baselines = {Series.of_row(row): Baseline(row["value"], str(row["since"])) for row in rows}
     words = {name: str(plain[name]) for name in ("time", "who", "reason", "pattern")}
-    return Acceptance(**words, baselines=baselines)
+    nodes = {str(node): str(since) for node, since in plain.get("nodes", {}).items()}
+    return Acceptance(**words, baselines=baselines, nodes=nodes)

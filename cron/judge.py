@@ -22,15 +22,17 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from npc.cron import changes
-from npc.cron.acceptance import Acceptance, Baseline, baselines_of
+from npc.cron.acceptance import Acceptance, Baseline, accepted_nodes, baselines_of
 from npc.cron.acceptance_bands import Band, band_of
 from npc.cron.changes import Change, changed
 from npc.cron.common_mode import CommonMode, fold_common_mode
+from npc.cron.fleet_nights import FleetNights
 from npc.cron.localise import localise_nights
 from npc.cron.missed import MissedSeries
 from npc.cron.series import Panel, direction, logarithm
 from npc.cron.step_detection import AGAIN, MIN_NIGHTS, WINDOW, JudgedNight, StepDetection, first_low
 from npc.cron.verdict import NightVerdict, SeriesVerdict
+from npc.cron.worse_nodes import unlike_nodes
 from npc.machine.fabric import Topology
 from npc.records.record import moment
 from npc.records.series import Series
@@ -81,9 +83,13 @@ class DetectionState(NamedTuple):
     hit: Booleans
     #: By series, whether the night should have measured it and has no record of it (`npc.cron.missed`).
     missed: Booleans
+    #: The nodes.
+    fleet: FleetNights
 
 
-def detect_steps(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator[DetectionState]:
+def detect_steps(
+    panel: Panel, baselines: Mapping[Series, Baseline], nodes: Mapping[str, str] | None = None
+) -> Iterator[DetectionState]:
     """Step detection over all nights: its state after each one, to be used before the next one."""
     first, again = panel.logarithms(panel.value), panel.logarithms(panel.again)
     series, nights = first.shape
@@ -91,7 +97,9 @@ def detect_steps(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator
     common_mode = CommonMode(panel.keys, nights, THRESHOLD, WATCHED)
     values = np.full((series, nights), np.nan)
     begins, missed = _begins(panel, baselines), MissedSeries(panel)
+    fleet = FleetNights(panel, begins, nodes)
     for t in range(nights):
+        fleet.night(t)
         restarted = begins == t
         if restarted.any():
             steps.restart(restarted)
@@ -100,7 +108,7 @@ def detect_steps(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator
         values[:, t] = np.where(np.isnan(first[:, t]), np.nan, judged.value)
         common_mode.night(values[:, t], judged)
         hit = first[:, t] < limit
-        yield DetectionState(values[:, : t + 1], common_mode, judged, limit, hit, missed.night(t))
+        yield DetectionState(values[:, : t + 1], common_mode, judged, limit, hit, missed.night(t), fleet)
 
 
 def judge_last_night(
@@ -109,14 +117,15 @@ def judge_last_night(
     baselines: Mapping[Series, Baseline] | None = None,
     bands: Sequence[Band] = (),
     topology: Topology | None = None,
+    nodes: Mapping[str, str] | None = None,
 ) -> NightVerdict:
     """The verdict on the last night of a panel (`npc.cron.series.panel` makes it end at another one).
 
     A night that did not run at all is one too: a column without a value. topology: switches and racks that
-    may be to blame, too.
+    may be to blame, too. nodes: by accepted node the night from which on its state was.
     """
     baselines = baselines or {}
-    (state,) = deque(detect_steps(panel, baselines), maxlen=1)
+    (state,) = deque(detect_steps(panel, baselines, nodes), maxlen=1)
     return _night_verdict(panel, state, platform, baselines, bands, topology)
 
 
@@ -141,7 +150,8 @@ def replay(
             # Who accepts a state makes nights of the past the new normal: they are gone through anew.
             baselines = baselines_of(acceptances[:count])
             numbers = list(nights)
-            states = detect_steps(panel.until(numbers[-1]), baselines)
+            nodes = accepted_nodes(acceptances[:count])
+            states = detect_steps(panel.until(numbers[-1]), baselines, nodes)
             for t, state in zip(numbers, islice(states, numbers[0], None), strict=True):
                 if t in chosen:
                     yield _night_verdict(panel.until(t), state, platform, baselines, bands, topology)
@@ -201,7 +211,8 @@ def _night_verdict(
         time=panel.times[-1],
         verdict=Verdict.PASS,
         series=tuple(verdicts),
-        suspects=localise_nights(panel, topology),
+        suspects=localise_nights(panel, topology, state.fleet),
+        findings=unlike_nodes(panel, state.fleet),
         failures=panel.failures,
         rule=RULE,
         common=event,

@@ -1,10 +1,11 @@
 """Who is to blame, by the history: which node, pair, switch or rack was there whenever it was slow.
 
-A night measures on the nodes that the scheduler gave it; over the nights it sets the nodes apart (the
-published prototype of NPC found its four bad nodes so, by hand). Each node, node as sender or as receiver,
-pair, switch and rack, each from several nights on, is a hypothesis: its readings (`npc.cron.night_readings`),
-and only they, are lower. So is everything together from some night on, for which no node is to blame. The
-search is that of `npc.statistics.localiser`. What fails is counted instead (`npc.cron.failing_nodes`).
+What a node measures alone is held against its own past and its fleet (`npc.cron.worse_nodes`). What several
+measure together sets them apart over the nights (the published prototype of NPC found its four bad nodes so,
+by hand): each node, node as sender or as receiver, pair, switch and rack, each from several nights on, is a
+hypothesis that its readings, and only they, are lower, beyond what the levels of its nodes explain. So is
+everything together from some night on, for which no node is to blame. The search is that of
+`npc.statistics.localiser`. What fails is counted instead (`npc.cron.failing_nodes`).
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from npc.cron.failing_nodes import failing_nodes
-from npc.cron.night_readings import WINDOW, NightReadings, group_equal, readings_of
+from npc.cron.fleet_nights import FleetNights, fleet_after
+from npc.cron.night_readings import WINDOW, NightReadings, group_equal
 from npc.cron.series import Panel
+from npc.cron.worse_nodes import worse_nodes
 from npc.machine.fabric import Topology, group_members, natural
 from npc.records.units import plural
 from npc.records.verdicts import NightSuspect
 from npc.statistics.arrays import Booleans, Integers
-from npc.statistics.distributions import upper_tail
+from npc.statistics.distributions import at_least, upper_tail
 from npc.statistics.localiser import (
     MIN_PARTNERS,
     Effect,
@@ -103,12 +106,18 @@ class _Memberships(NamedTuple):
     number: Integers
 
 
-def localise_nights(panel: Panel, topology: Topology | None = None) -> tuple[NightSuspect, ...]:
-    """Whom the last nights accuse, the strongest evidence first; nobody where nothing is slow.
+def localise_nights(
+    panel: Panel, topology: Topology | None = None, fleet: FleetNights | None = None
+) -> tuple[NightSuspect, ...]:
+    """Whom the last nights accuse: what became worse than it was, the surest and gravest first; nobody where
+    nothing did.
 
-    Who is accused in several cases of benchmarks is one suspect.
+    fleet: of all nights of the panel; None: it is made here. Who is accused in several cases of benchmarks is
+    one suspect.
     """
-    readings = readings_of(panel)
+    fleet = fleet or fleet_after(panel)
+    alone = worse_nodes(panel, fleet, topology)
+    readings = fleet.left(len(panel.runs) - WINDOW)
     search = NightLocaliser(readings, topology)
     accusations: dict[tuple[str, str], list[Accusation]] = defaultdict(list)
     for accusation in sorted(search.accusations(), key=attrgetter("case")):
@@ -119,7 +128,9 @@ def localise_nights(panel: Panel, topology: Topology | None = None) -> tuple[Nig
     for rank, suspect in enumerate(slow):
         grave = suspect.grave and suspect.chance <= FALSE_NAME * (rank + 1)
         slow[rank] = replace(suspect, grave=grave, named=suspect.named and grave)
-    suspects = [*failing_nodes(panel, SHOWN_SCORE, FALSE_NAME), *slow]
+    suspects = [*failing_nodes(panel, SHOWN_SCORE, FALSE_NAME), *alone]
+    known = {(suspect.kind, suspect.name) for suspect in alone if suspect.named}
+    suspects += [suspect for suspect in slow if (suspect.kind, suspect.name) not in known]
     return tuple(sorted(suspects, key=lambda suspect: (not suspect.named, -suspect.score))[:MOST])
 
 
@@ -321,6 +332,10 @@ def _suspect(
     runs = tuple(panel.runs[night] for night in sorted(set(nights.tolist())))
     below = int((values < 0).sum())
     slow = int((values < -main.effect.delta / 2).sum())
+    # Healthy readings are anybody's, whatever the noise: the chance to draw so many low ones from the others.
+    others = np.setdiff1d(np.flatnonzero(readings.case == main.case), main.readings)
+    as_low = int((readings.values[others] < -main.effect.delta / 2).sum())
+    drawn = at_least(slow, len(values), (as_low + 0.5) / (len(others) + 1))
     text = (
         f"{readings.cases[main.case]}: lower than usual in {below} of {len(values)} measurements "
         f"in {plural(len(runs), 'night')}, {main.effect.z:.1f} σ"
@@ -335,7 +350,7 @@ def _suspect(
         benchmarks=tuple(dict.fromkeys(cases)),
         since=runs[0],
         evidence=text,
-        chance=min(upper_tail(main.effect.z) * tested, 1.0),
+        chance=min(max(upper_tail(main.effect.z), drawn) * tested, 1.0),
         score=main.effect.z,
         grave=slowdown >= MIN_SLOWDOWN * (2 if main.hypothesis.role else 1),
         named=slow >= NAMED_READINGS and not main.rivals,

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from npc.cron import matrix, measure, retention
-from npc.cron.acceptance import Baseline, baselines_of, read_acceptances
+from npc.cron.acceptance import Acceptance, accepted_nodes, baselines_of, read_acceptances
 from npc.cron.acceptance_bands import Band, bands_of
 from npc.cron.agenda import Agenda
 from npc.cron.costs import costs_of
@@ -115,7 +115,7 @@ class NightRun:
         Raises `Stopped`; OSError where it cannot be written down; `npc.files.InvalidFile`, before anything is
         measured, for a file that cannot be used.
         """
-        bands_and_baselines(self.options.platform, self.options.history)
+        bands_and_acceptances(self.options.platform, self.options.history)
         self.history.nights()
         self.repair()
         night = self._begin()
@@ -423,20 +423,22 @@ def judge_night(
 
     Raises `npc.files.InvalidFile` for a platform file or an acceptance that cannot be used.
     """
-    bands, baselines = bands_and_baselines(platform, history.folder)
+    bands, acceptances = bands_and_acceptances(platform, history.folder)
     nights = panel(history.points(), night=(name, begun.isoformat(timespec="seconds")), plans=plans)
-    verdict = judge_last_night(nights, history.folder.name, baselines, bands, fabric)
+    verdict = judge_last_night(
+        nights, history.folder.name, baselines_of(acceptances), bands, fabric, accepted_nodes(acceptances)
+    )
     return with_lost(with_counters(verdict, history), lost or {})
 
 
-def bands_and_baselines(platform: Path, history: Path) -> tuple[tuple[Band, ...], dict[Series, Baseline]]:
+def bands_and_acceptances(platform: Path, history: Path) -> tuple[tuple[Band, ...], list[Acceptance]]:
     """What a night is judged by: the bands of the platform, and what was accepted.
 
     Raises `npc.files.InvalidFile` for a file that cannot be used.
     """
     file = platform / PLATFORM_FILE
     bands = bands_of(read_platform(file)) if file.exists() else ()
-    return bands, baselines_of(read_acceptances(history))
+    return bands, read_acceptances(history)
 
 
 def _place(record: Record) -> tuple[str, ...]:

@@ -51,6 +51,7 @@ def table(
     if short:
         lines += [f"{short} of them with too few nights to judge", ""]
     lines += [_suspect(suspect) for suspect in night.suspects if suspect.named or unusual]
+    lines += [f"finding: {finding}" for finding in night.findings if finding.new]
     if matrix:
         lines += [str(matrix)]
     for benchmark, reasons in night.failures.items():

@@ -16,6 +16,7 @@ from npc.records.verdicts import (
     JudgedSeries,
     NightDocument,
     NightSuspect,
+    NodeFinding,
     PairMatrix,
     PostponedBenchmark,
     Verdict,
@@ -87,6 +88,8 @@ class NightVerdict:
     series: tuple[SeriesVerdict, ...]
     #: Whom to look at.
     suspects: tuple[NightSuspect, ...] = ()
+    #: Who is unlike its fleet since it is known.
+    findings: tuple[NodeFinding, ...] = ()
     #: By benchmark what went wrong, in words.
     failures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: The thresholds, in words.

@@ -56,6 +56,8 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
         value = "given up" if baseline.value is None else format_quantity(baseline.value, unit)
         since = f"  since {baseline.since}" if baseline.since else ""
         click.echo(f"{label(key)}: {value}{since}")
+    for node, begun in taken.nodes.items():
+        click.echo(f"node {node}: as it is since {begun}")
 
 
 def _who() -> str:

@@ -49,6 +49,8 @@ CORE: Final = "core"
 #: The number of a node's GPU, and of the one that it copies to.
 GPU: Final = "gpu"
 TO_GPU: Final = "to_gpu"
+#: Names of a node's devices: each of them is compared with all others of the fleet.
+DEVICES: Final = (GPU, TO_GPU)
 #: How many other processes used that GPU when it had been measured.
 GPU_PROCESSES: Final = "gpu_processes"
 #: How many of a node's ranks wrote to storage.

@@ -115,6 +115,50 @@ class NightSuspect(Suspect):
         tuple[str, ...], Meta(description="other suspects that explain the measurements as well")
     ] = ()
     runs: Annotated[tuple[str, ...], Meta(description="the nights of the evidence")] = ()
+    device: Annotated[
+        str, Meta(description="the one device of the node that is to blame; empty for none")
+    ] = ""
+
+    @property
+    def whom(self) -> str:
+        """Kind, name, device and role in words."""
+        return whom(self.kind, f"{self.name} {self.device}".strip(), self.role)
+
+
+class NodeFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that is slower than its fleet since it is known: no fault that began, and no verdict."""
+
+    node: Annotated[str, Meta(description="its name")]
+    device: Annotated[str, Meta(description="the one device of it that is so; empty for the node itself")] = (
+        ""
+    )
+    case: Annotated[str, Meta(description="the benchmark's case in which it is furthest from the others")]
+    slowdown: Annotated[
+        float, Meta(description="by how much it is below the middle of its fleet (0.05: 5 %)")
+    ]
+    spread: Annotated[
+        float, Meta(description="by how much nodes of this fleet differ: their standard deviation")
+    ]
+    rank: Annotated[int, Meta(description="its place among them, 1 for the slowest")]
+    members: Annotated[int, Meta(description="how many there are")]
+    since: Annotated[str, Meta(description="the night in which it was told first")]
+    new: Annotated[bool, Meta(description="whether that was this night")] = False
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The node, as a suspect has it."""
+        return (self.node,)
+
+    @property
+    def name(self) -> str:
+        """The node, and its device where it is one."""
+        return f"{self.node} {self.device}".strip()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} is {self.slowdown:.1%} slower than its fleet since it is known, no change: number "
+            f"{self.rank} of {self.members} from below, which differ by {self.spread:.1%} ({self.case})"
+        )
 
 
 class UnmeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,7 +322,16 @@ class NightDocument(msgspec.Struct, frozen=True, kw_only=True):
             description="whom the history accuses, the strongest evidence first: `kind`, `name`, `role` (in "
             "which alone it is slow: `sender`, `receiver`, `client`, `server`, or empty), `nodes`, "
             "`benchmarks`, `since`, `evidence`, `chance`, `score`, `grave` (so strong that it is asked by a "
-            "matrix of pairs), `named`, `slowdown` with its 95 % interval `low` and `high`, `rivals`, `runs`"
+            "matrix of pairs), `named`, `device`, `slowdown` with its 95 % interval `low` and `high`, "
+            "`rivals`, `runs`"
+        ),
+    ] = ()
+    findings: Annotated[
+        tuple[NodeFinding, ...],
+        Meta(
+            description="who is unlike its fleet since it is known, the furthest first: `node`, `device`, "
+            "`case`, `slowdown`, `spread`, `rank` of `members`, `since` (told first), `new`; no reason for "
+            "an exit code"
         ),
     ] = ()
     failures: Annotated[

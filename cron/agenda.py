@@ -35,7 +35,7 @@ from npc.jobs.jube_file import step_names
 from npc.jobs.scheduler import SchedulerUnavailable
 from npc.jobs.slurm import SlurmNode
 from npc.jobs.suite import benchmark_file
-from npc.machine.fabric import expand, short_name
+from npc.machine.fabric import Topology, expand, short_name
 from npc.places import suite
 from npc.records.history import History
 from npc.records.journal import JournalEntry, Part
@@ -76,6 +76,8 @@ class Agenda:
     budget_s: float | None = None
     #: None where no rotation over the nodes is wanted.
     rotation: NodeRotation | None = None
+    #: Its switches; None if nobody knows.
+    fabric: Topology | None = None
     #: Node time (s) that the night has taken so far.
     spent_s: float = 0.0
     #: Sentences for people.
@@ -273,7 +275,10 @@ class Agenda:
             },
             suspects={by_short[node] for node in self._suspect_nodes() if node in by_short},
         )
-        return due_pairs(states_of(self._nodes), nights, self.rotation.within, self._pair_cost_s())
+        leaves = {name: self.fabric.leaf(name) for name in self._nodes} if self.fabric else {}
+        switches = {name: leaf for name, leaf in leaves.items() if leaf is not None}
+        states, within = states_of(self._nodes), self.rotation.within
+        return due_pairs(states, nights, within, self._pair_cost_s(), switches)
 
     def _suspect_benchmarks(self) -> set[str]:
         """Those that the last night's verdict says something bad of, or left out as such."""

@@ -175,7 +175,7 @@ class NightRun:
         options = self.options
         return Agenda(
             platform=options.platform, history=self.history, words=options.words, nights=nights,
-            budget_s=options.budget_s, rotation=options.rotation,
+            budget_s=options.budget_s, rotation=options.rotation, fabric=options.fabric,
         )  # fmt: skip
 
     def _measure_first(self, night: JournalEntry) -> None:

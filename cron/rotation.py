@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ KNOWN: Final = 3
 CHOICE: Final = 2
 #: What a pair of an idle and a busy node costs; one that met yesterday costs 1.
 MIXED: Final = 10.0
+#: What a pair below one switch costs: it decides between pairs that met equally long ago, as never.
+ONE_SWITCH: Final = 1e-4
 #: Less than this is nothing saved.
 SAVING: Final = 1e-9
 
@@ -90,11 +93,16 @@ def quota(usable: int, within: int) -> int:
 
 
 def due_pairs(
-    states: Mapping[str, NodeState], past: NodeNights, within: int, cost_s: float | None = None
+    states: Mapping[str, NodeState],
+    past: NodeNights,
+    within: int,
+    cost_s: float | None = None,
+    switches: Mapping[str, str] = MappingProxyType({}),
 ) -> list[WorkItem]:
     """The nodes whose turn it is, by twos, so that in the course of the nights every two of them meet evenly.
 
-    cost_s: of two of them.
+    cost_s: of two of them. switches: by node the one that it hangs on, where that is known. Of pairs that
+    never met those of two switches come first.
 
     First come suspects, then nodes that are due, those that nobody tried for longest before others and idle
     ones before busy ones; then idle ones that will be due next. Busy ones that are not due wait for a night
@@ -127,7 +135,7 @@ def due_pairs(
     # Where all are measured, whoever is left alone is, too.
     needed = {*past.suspects, *(turn[: number // 2] if number < len(turn) else ())}
     works, last = [], -1
-    for pair in _by_twos(choice, number, needed, states, past):
+    for pair in _by_twos(choice, number, needed, states, past, switches):
         # whatever sorts them by age leaves them in this order
         last = max(last, min(past.measured.get(node, -1) for node in pair))
         suspect = not set(pair).isdisjoint(past.suspects)
@@ -141,6 +149,7 @@ def _by_twos(
     needed: Collection[str],
     states: Mapping[str, NodeState],
     past: NodeNights,
+    switches: Mapping[str, str],
 ) -> list[tuple[str, ...]]:
     """`number` of the nodes by twos, the last one alone if that is odd.
 
@@ -156,6 +165,9 @@ def _by_twos(
             cost[i, j] = cost[j, i] = 1 / max(1, past.tonight - night)
     idle = np.array([states[node].idle for node in nodes], dtype=bool)
     cost += MIXED * (idle[:, None] != idle)
+    leaves = {switch: i for i, switch in enumerate(dict.fromkeys(switches.values()))}
+    leaf = np.array([leaves[switches[node]] if node in switches else -1 for node in nodes], dtype=np.intp)
+    cost += ONE_SWITCH * ((leaf[:, None] == leaf) & (leaf >= 0))
     pairs, free = _greedy_pairs(cost, number // 2)
     fixed = np.array([node in needed for node in nodes], dtype=bool)
     while _exchange_free(cost, pairs, free, fixed) or _exchange_partners(cost, pairs):

@@ -145,6 +145,19 @@ def test_thousands_of_nodes_are_paired(nodes: int, within: int) -> None:
     assert len(works) == quota(nodes, within) // 2
 
 
+def test_nodes_of_two_switches_are_paired_first_and_those_of_one_in_the_end() -> None:
+    switches = {node: f"leaf{place // 4}" for place, node in enumerate(names(8))}
+    states = dict.fromkeys(names(8), NodeState())
+    met: dict[frozenset[str], int] = {}
+    for night in range(8):
+        past = NodeNights(tonight=night, met=met)
+        tonight = [work.nodes for work in due_pairs(states, past, 1, switches=switches)]
+        across = sum(switches[a] != switches[b] for a, b in tonight)
+        assert across == 4 or night >= 4, "sixteen pairs, four a night"
+        met |= {frozenset(pair): night for pair in tonight}
+    assert len(met) == 28, "and all others by the seventh"
+
+
 def test_suspects_are_measured_whoever_else_is_chosen() -> None:
     """Of one node a night and five suspects: more than half of what is measured."""
     suspects = names(12)[5:10]

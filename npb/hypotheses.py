@@ -43,7 +43,8 @@ class PairHypotheses:
 
     def __init__(self, readings: PairReadings, topology: Topology | None, partners: int) -> None:
         """partners: a node in one role that has fewer is no hypothesis."""
-        self._groups: list[GroupMembers] = list(group_members(topology, readings.names))
+        #: Switches and racks.
+        self.groups: list[GroupMembers] = list(group_members(topology, readings.names))
         nodes = _nodes(readings, None)
         ends = (readings.server, readings.client)
         enough = one_ended(ends, readings.count_by_node, readings.count, partners)
@@ -71,7 +72,7 @@ class PairHypotheses:
     def distances(self, readings: PairReadings) -> Integers:
         """By reading, the level of the lowest switch above both nodes; -1 where the topology knows none."""
         distance = np.full(readings.count, -1, dtype=np.intp)
-        for group, below in sorted(self._groups, key=lambda members: -members.group.level):  # the lowest last
+        for group, below in sorted(self.groups, key=lambda members: -members.group.level):  # the lowest last
             if group.kind == "switch":
                 distance[below[readings.server] & below[readings.client]] = group.level
         return distance
@@ -79,7 +80,7 @@ class PairHypotheses:
     def _of_groups(self, readings: PairReadings) -> list[tuple[PairHypothesis, Integers]]:
         """Uplinks, switches and racks, each with its readings."""
         labelled: list[tuple[PairHypothesis, Integers]] = []
-        for group, below in self._groups:
+        for group, below in self.groups:
             # One node alone is that node; all nodes together leave nothing to compare with.
             if not 1 < below.sum() < len(readings.names):
                 continue

@@ -68,6 +68,7 @@ def localise_pairs(
             f"{plural(len(failed), 'pair')} failed too seldom to blame anybody: {several(failed, 3)}"
         )
     judged, unjudged = _judged(readings, {suspect.name for suspect in unanswered.suspects})
+    blamed = {name for suspect in suspects for name in suspect.nodes}
     values = [result.value for result in readings.results if result.value is not None]
     return Localisation(
         better=better,
@@ -82,6 +83,7 @@ def localise_pairs(
         suspects=suspects,
         undecided=(*undecided, *unjudged),
         rule=_RULE,
+        slow_nodes=tuple(search.slow_as_its_fleet(blamed)),
     )
 
 

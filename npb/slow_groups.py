@@ -1,23 +1,29 @@
 """Nodes, uplinks, switches and racks that are slow, by the pairs of one run.
 
-The explanation that raises the likelihood most is taken (`npc.statistics.localiser`), its readings are set
-aside, and the rest is judged again, until what is left could be healthy.
+First the levels of all nodes are fitted, and what nodes of this fleet differ by for good is taken off
+(`npc.npb.fleet_spread`). Then the explanation that raises the likelihood most is taken
+(`npc.statistics.localiser`), its readings are set aside, and the rest is judged again, until what is left
+could be healthy. Only what lies beyond the spread of its like is named, and only if readings that were dealt
+out to the nodes at random would not look like it.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from npc.machine.fabric import Topology
+from npc.npb.fleet_spread import FleetSpread, slow_by_chance
 from npc.npb.hypotheses import PairHypotheses, PairHypothesis
 from npc.npb.pair_readings import PairReadings
 from npc.npb.suspects import pair_suspect
-from npc.records.pair_verdicts import PairSuspect
+from npc.records.pair_verdicts import PairSuspect, SlowNode
 from npc.records.units import several
-from npc.statistics.distributions import upper_tail
+from npc.statistics.distributions import normal_quantile, upper_tail
 from npc.statistics.localiser import (
     MIN_PARTNERS,
     MIN_READINGS,
@@ -45,6 +51,10 @@ FALSE_ALARM: Final = 0.005
 FALSE_SHARE: Final = 0.02
 #: Both, once the worst pairs have been measured again: a lasting fault is then far above any threshold.
 FALSE_AGAIN: Final = 0.002
+#: Chance that readings that are dealt out to the nodes at random show anybody as slow.
+FALSE_EXCHANGE: Final = 0.01
+#: So many suspects, none of which is sure alone, may be sure together: nodes of a small cluster.
+_MOST_UNSURE: Final = 4
 #: Nobody is named for less: healthy nodes differ by as much.
 MIN_SLOWDOWN: Final = 0.015
 
@@ -66,6 +76,7 @@ class GroupSearch(Localiser):
     ) -> None:
         """partners: a node, or a node in one role, that has fewer is no hypothesis."""
         self._readings, self._topology, self._partners = readings, topology, partners
+        self._number = {name: number for number, name in enumerate(readings.names)}
         self._hypotheses = PairHypotheses(readings, topology, partners)
         self._distance: Integers = self._hypotheses.distances(readings)
         #: Hypotheses that were named, in their order.
@@ -74,6 +85,7 @@ class GroupSearch(Localiser):
         self.undecided: list[str] = []
         case = np.zeros(readings.count, np.intp)
         super().__init__(readings.logarithms, case, self._hypotheses.of_values(readings.logarithms), None)
+        self._fleet: FleetSpread | None = None
         self._level()
         if not self.active.all():
             odd = int((~self.active).sum())
@@ -87,11 +99,13 @@ class GroupSearch(Localiser):
     def suspects(self) -> list[PairSuspect]:
         """Nodes, uplinks, switches and racks that are slow, the strongest evidence first."""
         accepted: list[Explanation] = []
+        unsure = 0
         count = np.bincount(self.hypotheses.member, minlength=self.hypotheses.count)
         tested = int((count >= MIN_READINGS).sum())
         while best := self.best():
             explanation = self._group_instead(*best)
-            if not self._is_slow_with_several(explanation):
+            is_beyond = self._may_be_beyond(self._label(explanation), explanation.effect.delta)
+            if not is_beyond or not self._is_slow_with_several(explanation):
                 self.allowed[explanation.hypothesis] = False
                 continue
             chance = upper_tail(explanation.effect.z) * tested
@@ -104,14 +118,39 @@ class GroupSearch(Localiser):
                 or not self._is_consistent(explanation.inside)
             ):
                 break
+            alone = self._chance(explanation.inside, self.active) * len(self._readings.names)
+            unsure += alone > FALSE_EXCHANGE
+            if unsure > _MOST_UNSURE:
+                break
             accepted.append(explanation)
             self._named.append(explanation.hypothesis)
             self.active = self.active & ~explanation.inside
             if len(np.unique(self._distance)) > 1:
                 # What is usual for a distance may have been estimated from the suspect's own readings.
                 self._level()
+        accepted = self._not_by_chance(accepted)
         accepted.sort(key=lambda explanation: -explanation.effect.z)
         return [self._suspect(self._against_the_rest(explanation), tested) for explanation in accepted]
+
+    def slow_as_its_fleet(self, blamed: Container[str]) -> list[SlowNode]:
+        """Nodes that are slower than the median node, surely and by `MIN_SLOWDOWN`, and yet as nodes of this
+        fleet are; the slowest first. blamed: names of nodes that are suspects already, or below one."""
+        fleet, names = self._fleet, self._readings.names
+        if fleet is None:
+            return []
+        slowness, score = fleet.slowness(), fleet.score()
+        order = [int(node) for node in np.argsort(-slowness) if not math.isnan(slowness[node])]
+        surely = normal_quantile(FALSE_ALARM / max(len(order), 1))
+        slow = []
+        for rank, node in enumerate(order, start=1):
+            share = -math.expm1(-slowness[node])
+            if share < MIN_SLOWDOWN:
+                break
+            is_blamed = names[node] in blamed or fleet.nodes.beyond[node]
+            if not is_blamed and score[node] >= surely and self._chance_of_node(node) <= FALSE_EXCHANGE:
+                change = slowness[node] if self._readings.better == "higher" else -slowness[node]
+                slow.append(SlowNode(names[node], abs(math.expm1(-change)), rank, len(order)))
+        return slow
 
     def suspicion(self) -> list[tuple[PairHypothesis, float]]:
         """Each node, and each node in one role, with its score; infinite for those that are named.
@@ -163,9 +202,15 @@ class GroupSearch(Localiser):
                 self.active &= ~of_distance
             else:
                 self.values[of_distance] -= self._first_noise(self.active & of_distance).location
+        if self._fleet is None and self.active.any():
+            groups = self._hypotheses.groups
+            self._fleet = FleetSpread(self._readings, groups, self.values, self.active)
+        if self._fleet is not None:
+            self.values = self.values - self._fleet.of_readings
         self.hypotheses = self._hypotheses.of_values(self.values)
         self.allowed = np.ones(self.hypotheses.count, dtype=bool)
         self.allowed[: self.hypotheses.nodes] = self._readings.partners_by_node >= self._partners
+        self.allowed &= np.array([self._may_be_beyond(label) for label in self._hypotheses.labels], bool)
         self.noises = self._first_noise(self.active).alone if self.active.any() else None
 
     def _first_noise(self, chosen: Booleans) -> NoiseModel:
@@ -225,6 +270,53 @@ class GroupSearch(Localiser):
         values = self.values[inside]
         exceptions = int((values >= self.noise.location).sum())
         return bool(self.active.sum() >= FEW_READINGS) or exceptions <= len(values) // EXCEPTIONS
+
+    def _may_be_beyond(self, label: PairHypothesis, delta: float = math.inf) -> bool:
+        """Whether a suspect that is slower by `delta` is slower than its like are on this machine."""
+        if self._fleet is None:
+            return True
+        if label.kind == "node":
+            return self._fleet.is_beyond(self._number[label.name], label.end, delta)
+        return self._fleet.is_group_beyond(label.kind, label.name)
+
+    def _not_by_chance(self, accepted: list[Explanation]) -> list[Explanation]:
+        """The explanations that readings dealt out at random would not give: each alone, or if none is sure
+        alone, all of them together.
+
+        This needs no model of the noise: if nobody is to blame, every reading could as well be anybody's.
+        """
+        together = np.any([self.active, *(explanation.inside for explanation in accepted)], axis=0)
+        choices = math.comb(self.hypotheses.nodes, len(accepted))
+        all_chance = choices * self._chance(together & ~self.active, together)
+        labels = [self._label(explanation) for explanation in accepted]
+        alike = Counter(label.kind for label in self._hypotheses.labels)
+        alone = [
+            alike[label.kind] * self._chance(explanation.inside, self.active | explanation.inside)
+            for label, explanation in zip(labels, accepted, strict=True)
+        ]
+        if all_chance <= FALSE_EXCHANGE < min(alone, default=1.0):
+            return accepted
+        self.undecided += [
+            f"{label.whom} is slow, but chance among such readings makes as slow ones"
+            for label, chance in zip(labels, alone, strict=True)
+            if chance > FALSE_EXCHANGE
+        ]
+        return [
+            explanation
+            for explanation, chance in zip(accepted, alone, strict=True)
+            if chance <= FALSE_EXCHANGE
+        ]
+
+    def _chance_of_node(self, node: int) -> float:
+        """How improbable a node's readings are among all, all nodes together."""
+        values = self._readings.logarithms
+        inside = np.zeros(len(values), dtype=bool)
+        inside[self.readings_of(node)] = True
+        return self.hypotheses.nodes * slow_by_chance(values[inside], values[~inside])
+
+    def _chance(self, inside: Booleans, among: Booleans) -> float:
+        """How improbable it is that the readings `inside` are so slow, drawn from those `among` them."""
+        return slow_by_chance(self.values[inside], self.values[among & ~inside])
 
     def _is_slow_with_several(self, explanation: Explanation) -> bool:
         """Whether a node in one role is at least half as slow with enough partners; else it is a link."""

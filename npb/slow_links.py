@@ -119,7 +119,7 @@ class LinkSearch:
     def slow_with_others(
         self, ends: Iterable[NodeEnd], numbers: Sequence[int], partners: Mapping[NodeEnd, set[int]]
     ) -> set[NodeEnd]:
-        """Ends of a link that are half as slow with most others: no single link is to blame for that.
+        """Ends of a link that are half as slow with most others, or with all: no link is to blame for that.
 
         numbers: the link's slow readings. partners: by node and end, whom it was measured with.
         """
@@ -128,8 +128,9 @@ class LinkSearch:
         slow_ends: set[NodeEnd] = set()
         for node, end in ends:
             for node_end, least in ((NodeEnd(node, None), MIN_READINGS), (NodeEnd(node, end), LINK_READINGS)):
-                count = len(as_slow[node_end])
-                if count >= least and 2 * count > len(partners[node_end]):
+                count, of = len(as_slow[node_end]), len(partners[node_end])
+                # Where all its other pairs contradict the link, one of them is enough.
+                if 2 * count > of and (count >= least or count == of > 1):
                     slow_ends.add(node_end)
                     break
         return slow_ends
@@ -153,17 +154,20 @@ class LinkSearch:
                 yield directions
 
     def _share_disturbed(self, directions: Sequence[NodePair]) -> float:
-        """How often a measurement of another pair is disturbed, for once, as much as a link is slow."""
+        """How often a measurement of another pair is disturbed, for once, half as much as a link is slow."""
         mildest = max(self._values[number] for pair in directions for number in self.slow[pair])
+        half = (mildest + self._noise.location) / 2
         passed = sum(
-            int((self._values[numbers] <= mildest).sum())
+            int((self._values[numbers] <= half).sum())
             for pair, numbers in self.slow.items()
             if pair not in directions and len(numbers) < max(self._count[pair], LINK_READINGS)
         )
         # Two standard deviations above what was counted; the pairs measured again were picked as the worst.
         high = passed + 2 * math.sqrt(passed) + 1
         others = sum(self._count.values()) - sum(self._count[pair] for pair in directions)
-        return min(high / (others + 1 / PRIOR_DISTURBED), 0.5)
+        # What is known of other runs counts for less, the more this one contradicts it.
+        known = 1 / PRIOR_DISTURBED / (1 + passed) ** 2
+        return min(high / (others + known), 0.5)
 
     def _noise_without(self, numbers: Sequence[int]) -> NoiseModel:
         """The noise of the other readings; among many readings these few make no difference."""

@@ -23,6 +23,9 @@ from npc.statistics.suspect import Suspect
 
 PAIRS: Final = "pairs.json"
 
+#: Findings on the terminal.
+_MOST_FINDINGS: Final = 3
+
 #: Which direction of a metric is good.
 Better = Literal["higher", "lower"]
 
@@ -63,6 +66,27 @@ class PairSuspect(Suspect):
     measurements: tuple[PairResult, ...] = ()
 
 
+class SlowNode(msgspec.Struct, frozen=True):
+    """A node that is slower than the median node, as some nodes of its fleet are: a finding, no suspect."""
+
+    #: Its name.
+    name: str
+    #: By how much it is worse than the median node (0.02: 2 % less bandwidth, or 2 % more latency).
+    slowdown: float
+    #: Its place among the nodes; 1 is the slowest.
+    rank: int
+    #: Among how many nodes that is.
+    of: int
+
+    def in_words(self) -> str:
+        """What it is, in one sentence."""
+        place = "the slowest" if self.rank == 1 else f"number {self.rank} from the slow end"
+        return (
+            f"{self.name} is {self.slowdown:.1%} slower than the median, as nodes of this fleet are "
+            f"({place} of {self.of})"
+        )
+
+
 class Localisation(msgspec.Struct, frozen=True, kw_only=True):
     """What the measurements of pairs say about the nodes and what connects them."""
 
@@ -90,6 +114,8 @@ class Localisation(msgspec.Struct, frozen=True, kw_only=True):
     undecided: tuple[str, ...]
     #: The thresholds, in words.
     rule: tuple[str, ...]
+    #: Nodes that are slower than the median, as nodes of their fleet are, the slowest first; no suspects.
+    slow_nodes: tuple[SlowNode, ...] = ()
 
     def conclusion(self, suspects: Sequence[str], most: int = 6) -> str:
         """Who is to blame, in one sentence. suspects: their names as people know them; at most `most` of them
@@ -112,6 +138,9 @@ class Localisation(msgspec.Struct, frozen=True, kw_only=True):
         table = columns([("",) * 3, *rows], indent="  ")[1:]  # it needs no heading
         for suspect, row in zip(self.suspects, table, strict=True):
             lines += [row, f"  {'':{width}}  → {suspect.closer}"]
+        lines += [f"  finding: {node.in_words()}" for node in self.slow_nodes[:_MOST_FINDINGS]]
+        if more := len(self.slow_nodes) - _MOST_FINDINGS:
+            lines += [f"  finding: {more} more nodes like that (pairs.json)"] if more > 0 else []
         lines += [f"  undecided: {sentence}" for sentence in self.undecided]
         if rule:
             lines += [f"  rule: {sentence}" for sentence in self.rule]

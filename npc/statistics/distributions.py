@@ -41,6 +41,26 @@ def events_at_least(count: int, expected: float) -> float:
     return float(pdtrc(count - 1, expected)) if count > 0 else 1.0
 
 
+def drawn_at_least(count: int, drawn: int, marked: int, total: int) -> float:
+    """P(H ≥ count): of `total`, `marked` ones among them, `drawn` are drawn, and H of these are marked
+    (hypergeometric)."""
+    import numpy as np
+    from scipy.special import gammaln
+
+    first, last = max(count, drawn + marked - total, 0), min(drawn, marked)
+    if first > last:
+        return 0.0
+    hits = np.arange(first, last + 1)
+
+    def ways(of: ArrayLike, chosen: ArrayLike) -> Floats:
+        n, k = np.asarray(of, dtype=float), np.asarray(chosen, dtype=float)
+        logarithm: Floats = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+        return logarithm
+
+    terms = ways(marked, hits) + ways(total - marked, drawn - hits) - ways(total, drawn)
+    return min(float(np.exp(terms).sum()), 1.0)
+
+
 def chance_of_failures(failed: int, made: int, others_failed: int, others: int) -> float:
     """The probability that `failed` or more of `made` measurements fail by accident, if they fail as often as
     the others.

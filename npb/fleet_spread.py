@@ -214,6 +214,11 @@ class FleetSpread:
         unknown = bool(np.isnan(self._levels.end[end][node]))
         return delta > _widest_gap(0.0, 1, 0.0) if unknown else bool(self._ends[end].beyond[node])
 
+    @property
+    def has_slow_groups(self) -> bool:
+        """Whether any switch or rack is slower than its like."""
+        return bool(self._groups)
+
     def is_group_beyond(self, kind: str, name: str) -> bool:
         """Whether a switch or rack is slower than others of this machine are."""
         return ("rack" if kind == "rack" else "switch", name) in self._groups
@@ -258,7 +263,9 @@ def slow_by_chance(inside: Floats, outside: Floats) -> float:
     """
     from npc.statistics.distributions import drawn_at_least
 
-    limits = np.quantile(inside, (1 / 2, 3 / 4, 1), method="higher") if len(inside) else ()
+    if not len(inside):
+        return 1.0
+    limits = np.quantile(inside, (1 / 2, 3 / 4, 1), method="higher")
     chances = [
         drawn_at_least(
             int(slow), len(inside), int(slow + (outside <= limit).sum()), len(inside) + len(outside)
@@ -266,4 +273,4 @@ def slow_by_chance(inside: Floats, outside: Floats) -> float:
         for limit in limits
         for slow in [(inside <= limit).sum()]
     ]
-    return min(1.0, len(chances) * min(chances, default=1.0))
+    return min(1.0, len(chances) * min(chances))

@@ -38,6 +38,7 @@ from npc.statistics.mixture import (
     OUTLIERS,
     SCATTERED,
     NoiseModel,
+    cautious_noises,
     fit_noise,
     quantile_by,
 )
@@ -51,8 +52,10 @@ FALSE_ALARM: Final = 0.005
 FALSE_SHARE: Final = 0.02
 #: Both, once the worst pairs have been measured again: a lasting fault is then far above any threshold.
 FALSE_AGAIN: Final = 0.002
-#: Chance that readings that are dealt out to the nodes at random show anybody as slow.
+#: Chance that readings that are dealt out to the nodes at random show anybody as slow; and once the worst
+#: pairs, picked as the slowest, have been measured again.
 FALSE_EXCHANGE: Final = 0.01
+FALSE_EXCHANGE_AGAIN: Final = 0.002
 #: So many suspects, none of which is sure alone, may be sure together: nodes of a small cluster.
 _MOST_UNSURE: Final = 4
 #: Nobody is named for less: healthy nodes differ by as much.
@@ -76,6 +79,7 @@ class GroupSearch(Localiser):
     ) -> None:
         """partners: a node, or a node in one role, that has fewer is no hypothesis."""
         self._readings, self._topology, self._partners = readings, topology, partners
+        self._most_exchange = FALSE_EXCHANGE_AGAIN if readings.repeated else FALSE_EXCHANGE
         self._number = {name: number for number, name in enumerate(readings.names)}
         self._hypotheses = PairHypotheses(readings, topology, partners)
         self._distance: Integers = self._hypotheses.distances(readings)
@@ -98,10 +102,10 @@ class GroupSearch(Localiser):
 
     def suspects(self) -> list[PairSuspect]:
         """Nodes, uplinks, switches and racks that are slow, the strongest evidence first."""
-        accepted: list[Explanation] = []
         unsure = 0
         count = np.bincount(self.hypotheses.member, minlength=self.hypotheses.count)
         tested = int((count >= MIN_READINGS).sum())
+        accepted = self._bad_together(tested)
         while best := self.best():
             explanation = self._group_instead(*best)
             is_beyond = self._may_be_beyond(self._label(explanation), explanation.effect.delta)
@@ -119,7 +123,7 @@ class GroupSearch(Localiser):
             ):
                 break
             alone = self._chance(explanation.inside, self.active) * len(self._readings.names)
-            unsure += alone > FALSE_EXCHANGE
+            unsure += alone > self._most_exchange
             if unsure > _MOST_UNSURE:
                 break
             accepted.append(explanation)
@@ -131,6 +135,36 @@ class GroupSearch(Localiser):
         accepted = self._not_by_chance(accepted)
         accepted.sort(key=lambda explanation: -explanation.effect.z)
         return [self._suspect(self._against_the_rest(explanation), tested) for explanation in accepted]
+
+    def _bad_together(self, tested: int) -> list[Explanation]:
+        """Several bad nodes of a small cluster, each against the pairs of none of them. tested: how many
+        hypotheses are. One after the other they would hide each other: two of six are in 9 of 15 pairs."""
+        readings, fleet = self._readings, self._fleet
+        if fleet is None or self.noises is None or readings.count >= FEW_READINGS or fleet.has_slow_groups:
+            return []
+        bad = np.flatnonzero(fleet.nodes.beyond & self.allowed[: self.hypotheses.nodes])
+        clean = self.active & ~np.isin(readings.server, bad) & ~np.isin(readings.client, bad)
+        if len(bad) < 2 or clean.sum() < MIN_READINGS:
+            return []
+        healthy = cautious_noises(self.values[clean], self.case[clean], self.noises)
+        accepted = []
+        for node in bad[np.argsort(-fleet.slowness()[bad])].tolist():
+            inside = self.explained_by(node)
+            (effect,) = self.effects(inside, clean)
+            explanation = Explanation(node, inside, effect, ())
+            exceptions = int((self.values[inside] >= healthy.of(0).location).sum())
+            if (
+                inside.sum() >= MIN_READINGS
+                and upper_tail(effect.z) * tested <= self._most_chance(len(accepted))
+                and -math.expm1(-effect.delta) >= MIN_SLOWDOWN
+                and exceptions <= inside.sum() // EXCEPTIONS
+            ):
+                accepted.append(explanation)
+                self._named.append(node)
+                self.active = self.active & ~inside
+        if accepted:
+            self.noises = healthy
+        return accepted
 
     def slow_as_its_fleet(self, blamed: Container[str]) -> list[SlowNode]:
         """Nodes that are slower than the median node, surely and by `MIN_SLOWDOWN`, and yet as nodes of this
@@ -147,7 +181,7 @@ class GroupSearch(Localiser):
             if share < MIN_SLOWDOWN:
                 break
             is_blamed = names[node] in blamed or fleet.nodes.beyond[node]
-            if not is_blamed and score[node] >= surely and self._chance_of_node(node) <= FALSE_EXCHANGE:
+            if not is_blamed and score[node] >= surely and self._chance_of_node(node) <= self._most_exchange:
                 change = slowness[node] if self._readings.better == "higher" else -slowness[node]
                 slow.append(SlowNode(names[node], abs(math.expm1(-change)), rank, len(order)))
         return slow
@@ -294,17 +328,17 @@ class GroupSearch(Localiser):
             alike[label.kind] * self._chance(explanation.inside, self.active | explanation.inside)
             for label, explanation in zip(labels, accepted, strict=True)
         ]
-        if all_chance <= FALSE_EXCHANGE < min(alone, default=1.0):
+        if all_chance <= self._most_exchange < min(alone, default=1.0):
             return accepted
         self.undecided += [
             f"{label.whom} is slow, but chance among such readings makes as slow ones"
             for label, chance in zip(labels, alone, strict=True)
-            if chance > FALSE_EXCHANGE
+            if chance > self._most_exchange
         ]
         return [
             explanation
             for explanation, chance in zip(accepted, alone, strict=True)
-            if chance <= FALSE_EXCHANGE
+            if chance <= self._most_exchange
         ]
 
     def _chance_of_node(self, node: int) -> float:

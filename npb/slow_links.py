@@ -81,6 +81,10 @@ class LinkSearch:
         self._readings, self._values, self._active, self._noise = readings, values, active, noise
         #: By pair, its slow readings, the slowest first.
         self.slow: dict[NodePair, list[int]] = self._slow_pairs()
+        self._slow_of_node: dict[int, list[NodePair]] = defaultdict(list)
+        for pair in self.slow:
+            for node in pair:
+                self._slow_of_node[node].append(pair)
         #: By pair, how many readings nothing explains.
         self._count = Counter(compress(readings.pairs, active))
 
@@ -119,18 +123,19 @@ class LinkSearch:
     def slow_with_others(
         self, ends: Iterable[NodeEnd], numbers: Sequence[int], partners: Mapping[NodeEnd, set[int]]
     ) -> set[NodeEnd]:
-        """Ends of a link that are half as slow with most others, or with all: no link is to blame for that.
+        """Ends of a link that are half as slow with most others: no single link is to blame for that.
 
         numbers: the link's slow readings. partners: by node and end, whom it was measured with.
         """
         half = float(np.mean(self._values[list(numbers)]) + self._noise.location) / 2
-        as_slow = partners_of(pair for pair, slow in self.slow.items() if median(self._values[slow]) <= half)
+        ends = list(ends)
+        near = {pair for node, _ in ends for pair in self._slow_of_node[node]}
+        as_slow = partners_of(pair for pair in near if median(self._values[self.slow[pair]]) <= half)
         slow_ends: set[NodeEnd] = set()
         for node, end in ends:
             for node_end, least in ((NodeEnd(node, None), MIN_READINGS), (NodeEnd(node, end), LINK_READINGS)):
-                count, of = len(as_slow[node_end]), len(partners[node_end])
-                # Where all its other pairs contradict the link, one of them is enough.
-                if 2 * count > of and (count >= least or count == of > 1):
+                count = len(as_slow[node_end])
+                if count >= least and 2 * count > len(partners[node_end]):
                     slow_ends.add(node_end)
                     break
         return slow_ends

@@ -37,6 +37,8 @@ _MOST_NODES = 64
 _MOST_ROWS = 300
 #: Tests of which a matrix is drawn; those of one metric at other sizes are in the records.
 _MOST_TESTS = 6
+#: Nodes that are slow as their fleet is: the slowest.
+_MOST_SLOW = 20
 _READING = (
     "rows are servers, columns clients, white is the median of all pairs. A whole red row and column is a "
     "node, a single "
@@ -183,6 +185,11 @@ def _verdict(verdict: Localisation) -> Iterator[Block]:
         yield Listing("To blame", tuple(suspects), "bad")
     elif verdict.healthy:
         yield Text("Nobody is to blame.", "good")
+    if verdict.slow_nodes:
+        findings = tuple(Cell(node.in_words()) for node in verdict.slow_nodes[:_MOST_SLOW])
+        left = len(verdict.slow_nodes) - len(findings)
+        more = (Cell(f"{left} more are in pairs.json"),) if left else ()
+        yield Listing("Slower, as nodes of this fleet are", (*findings, *more), "note")
     if verdict.undecided:
         yield Listing("Undecided", tuple(map(Cell, verdict.undecided)), "note")
     if verdict.rule:

@@ -109,7 +109,8 @@ def node_levels(readings: PairReadings, values: Floats, active: Booleans) -> Nod
     middle = [quantiles(residual, end, count, 0.5)[0] for end in ends]
     return NodeLevels(
         np.where(enough, level, np.nan),
-        sigma / np.sqrt(np.maximum(number, 1)),
+        # The partners' levels are estimates, too: with m of them about σ²/(m - 2) instead of σ²/m.
+        sigma / np.sqrt(np.maximum(number - 2, 1)),
         np.stack([np.where(n >= MIN_READINGS, m, np.nan) for n, m in zip(at_end, middle, strict=True)]),
         np.stack([_MEDIAN_ERROR * sigma / np.sqrt(np.maximum(n, 1)) for n in at_end]),
     )
@@ -139,15 +140,15 @@ def spread_of(level: Floats, error: Floats) -> Spread:
     rest = -level[~apart & ~np.isnan(level)]
     middle = float(np.median(rest))
     variance, noise = _variance(rest - middle), float(np.median(error[known] ** 2))
-    # A variance of n values has a standard error of √(2/n) of it, and the slow half has half of them.
-    real = max(variance - noise * (1 + math.sqrt(4 / len(rest))), 0.0)
+    of_middle = robust_spread(rest)[1] ** 2
+    # The standard error of a variance by the median absolute deviation is 2.33/√n of it. Where the middle
+    # of the fleet differs by no more than noise, its nodes are equal: a slow tail is bad nodes or noise.
+    error_of_middle = 2.33 / math.sqrt(len(rest))
+    real = max(variance - noise, 0.0) if of_middle > noise * (1 + 2 * error_of_middle) else 0.0
     slowest = (float(np.max(rest)) - middle) * math.sqrt(real / variance) if variance else 0.0
     limit = slowest + _widest_gap(real, len(rest), slowest)
     beyond[known] = -level[known] - middle > limit
-    of_middle = robust_spread(rest)[1] ** 2
-    # The standard error of a variance by the median absolute deviation is 2.33/√n of it.
-    differ = of_middle > noise * (1 + 3 * 2.33 / math.sqrt(len(rest)))
-    tau = math.sqrt(of_middle - noise) if differ else 0.0
+    tau = math.sqrt(of_middle - noise) if of_middle > noise * (1 + 3 * error_of_middle) else 0.0
     own_share[known] = tau**2 / (tau**2 + error[known] ** 2)
     return Spread(beyond, own_share, tau)
 

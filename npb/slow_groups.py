@@ -147,7 +147,7 @@ class GroupSearch(Localiser):
         if len(bad) < 2 or clean.sum() < MIN_READINGS:
             return []
         healthy = cautious_noises(self.values[clean], self.case[clean], self.noises)
-        accepted = []
+        accepted: list[Explanation] = []
         for node in bad[np.argsort(-fleet.slowness()[bad])].tolist():
             inside = self.explained_by(node)
             (effect,) = self.effects(inside, clean)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from npc.cron.series import BenchmarkAttempt, Panel
+from npc.cron.measurements import BenchmarkAttempt
+from npc.cron.series import Panel
 from npc.machine.fabric import natural
 from npc.records.verdicts import NightSuspect
 from npc.statistics.distributions import chance_of_failures, normal_quantile

@@ -8,26 +8,36 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cache, cached_property, lru_cache
-from operator import itemgetter
-from statistics import median
+from functools import cache, cached_property
+from itertools import compress
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from npc.catalogue import sender
+from npc.cron.measurements import (
+    ENDS,
+    BenchmarkAttempt,
+    HostGroup,
+    NightAttempts,
+    NightMeasurement,
+    NightMeasurements,
+    broken_benchmarks,
+    sending_end,
+)
 from npc.machine.fabric import natural
 from npc.records.history import HistoryRow
+from npc.records.history_columns import HistoryColumns
 from npc.records.journal import NightPlan
-from npc.records.nights import SeriesNight, begun, invalid_by_others, samples_of, series_nights
-from npc.records.record import OK
+from npc.records.nights import counting
 from npc.records.series import CORE, Series, is_size
 from npc.records.units import METRICS, format_size
 from npc.statistics.arrays import Booleans, Floats, Integers
+from npc.statistics.groups import GroupMedians, stable_order
 
 #: Metrics that may well be zero: this is added to their values (SI units) before the logarithm is taken, so
 #: that differences that are much smaller than it do not count.
@@ -47,13 +57,32 @@ NEGLIGIBLE: Final[Mapping[str, float]] = {
 _BESIDE: Final = ("energy", "power")
 
 
-class HostGroup(NamedTuple):
-    """Some hosts that were measured together."""
+class PlacedOfSeries(NamedTuple):
+    """What was measured where, of one series; by median."""
 
-    #: Of two, the sender first where `directed`; else sorted.
-    hosts: tuple[str, ...]
-    #: Whether the first of two hosts sent to the other one.
-    directed: bool
+    #: The number of its night.
+    night: NDArray[np.int32]
+    #: The number of its group of hosts, as records have them.
+    place: NDArray[np.int32]
+    #: Its logarithm (`Panel.logarithms`).
+    logarithm: Floats
+    #: Whether others used the CPUs during all of its samples.
+    disturbed: Booleans
+
+    @classmethod
+    def of(
+        cls, key: Series, rows: HistoryColumns, night: NDArray[np.int32], again: Booleans
+    ) -> PlacedOfSeries:
+        """Of the rows of a series that count. night, again: by row, the number of its night, and whether it
+        counts for that night's second measurement."""
+        known = np.array([bool(hosts) for hosts in rows.places], dtype=bool)[rows.place]
+        rows, night, again = rows.where(known), night[known], again[known]
+        code = night.astype(np.int64) * 2 + again
+        groups = GroupMedians.of(code * len(rows.places) + rows.place, rows.value)
+        # A row that others disturbed counts only where they disturbed all rows of its hosts.
+        disturbed = rows.disturbed[groups.first] > 0
+        values = logarithms([key], groups.median, np.zeros(len(groups.median), dtype=np.intp))
+        return cls(night[groups.first], rows.place[groups.first], values, disturbed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,20 +103,39 @@ class PlacedMedians:
     places: tuple[HostGroup, ...]
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[int, int, HostGroup, float, bool]]) -> PlacedMedians:
-        """From rows in any order."""
+    def of(
+        cls, keys: Sequence[Series], places: Sequence[tuple[str, ...]], of_series: Sequence[PlacedOfSeries]
+    ) -> PlacedMedians:
+        """Of all series, by their numbers. places: what their places are numbers of."""
         number: dict[HostGroup, int] = {}
-        rows = sorted(rows, key=itemgetter(1))
-        numbers = [(s, t, number.setdefault(place, len(number))) for s, t, place, *_ in rows]
-        series, night, at = np.array(numbers, dtype=np.intp).reshape(-1, 3).T.copy()
+        #: By end that sends, and place, the number of the group of hosts.
+        groups = {end: np.full(len(places), -1, dtype=np.intp) for end in ENDS}
+        at = []
+        for key, placed in zip(keys, of_series, strict=True):
+            end = sending_end(key)
+            group = groups[end]
+            for place in np.unique(placed.place[group[placed.place] < 0]).tolist():
+                group[place] = number.setdefault(HostGroup.of(places[place], end), len(number))
+            at.append(group[placed.place])
+        if not at:
+            return cls.nowhere()
+        night = np.concatenate([placed.night for placed in of_series])
+        order = stable_order(night)
+        series = np.repeat(np.arange(len(keys)), [len(placed.night) for placed in of_series])
         return cls(
-            series,
-            night,
-            at,
-            np.array([row[3] for row in rows], dtype=np.float64),
-            np.array([row[4] for row in rows], dtype=bool),
+            series[order],
+            night[order].astype(np.intp),
+            np.concatenate(at)[order],
+            np.concatenate([placed.logarithm for placed in of_series])[order],
+            np.concatenate([placed.disturbed for placed in of_series])[order],
             tuple(number),
         )
+
+    @classmethod
+    def nowhere(cls) -> PlacedMedians:
+        """Of no rows."""
+        none = np.zeros(0, dtype=np.intp)
+        return cls(none, none, none, np.zeros(0), np.zeros(0, dtype=bool), ())
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -115,31 +163,7 @@ class PlacedMedians:
         return tuple(links), np.array([number[pair] if pair else -1 for pair in pairs], dtype=np.intp)
 
 
-class NightMeasurement(NamedTuple):
-    """What one night has of one series besides its values."""
-
-    #: Those that are not ``ok``, each once.
-    statuses: tuple[str, ...] = ()
-    #: Where it was measured, in the order of their appearance.
-    hosts: tuple[str, ...] = ()
-    #: Share of the CPUs that others took during all samples that count; 0 if any was without them.
-    disturbed: float = 0.0
-    #: Groups of hosts on which others did so, each once; or took so much that nothing is valid there.
-    disturbed_on: tuple[tuple[str, ...], ...] = ()
-
-
 _NOTHING: Final = NightMeasurement()
-
-
-class BenchmarkAttempt(NamedTuple):
-    """Whether a benchmark worked in a night on some hosts."""
-
-    #: Name of what was run.
-    benchmark: str
-    #: Where it was run: names of hosts.
-    hosts: tuple[str, ...]
-    #: Whether none of its samples worked.
-    failed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +190,7 @@ class Panel:
     #: By night, what it was to measure, where that is known.
     plans: Mapping[str, NightPlan] = field(default_factory=dict)
     #: The values by hosts.
-    placed: PlacedMedians = field(default_factory=lambda: PlacedMedians.of(()))
+    placed: PlacedMedians = field(default_factory=PlacedMedians.nowhere)
 
     def until(self, night: int) -> Panel:
         """The panel that ends with an earlier night. Series that had no value yet are still there
@@ -218,12 +242,7 @@ class Panel:
 
     def logarithms(self, values: Floats) -> Floats:
         """S × T logarithms, turned so that worse is smaller (as they are where neither is better)."""
-        sense = np.array([direction(key) or 1.0 for key in self.keys])[:, None]
-        floor = np.array([NEGLIGIBLE.get(key.metric, 0.0) for key in self.keys])[:, None]
-        with np.errstate(divide="ignore"):
-            logarithms: Floats = sense * np.log(values + floor)
-        # A bandwidth of 0 has no logarithm; -50 stands for it, and 50 for the best there can be.
-        return np.where(np.isneginf(logarithms), -50.0, np.where(np.isposinf(logarithms), 50.0, logarithms))
+        return logarithms(self.keys, values, np.arange(len(self.keys))[:, None])
 
     def from_logarithm(self, s: int, logarithm: float) -> float:
         """The value, in the metric's unit, of one logarithm of series `s`."""
@@ -238,6 +257,16 @@ class Panel:
         nothing."""
         usual = self.from_logarithm(s, before)
         return self.from_logarithm(s, after) / usual - 1 if usual > 0 else None
+
+
+def logarithms(keys: Sequence[Series], values: Floats, series: Integers) -> Floats:
+    """The logarithms of values, as `Panel.logarithms` has them. series: by value, the number of its key."""
+    sense = np.array([direction(key) or 1.0 for key in keys])[series]
+    floor = np.array([NEGLIGIBLE.get(key.metric, 0.0) for key in keys])[series]
+    with np.errstate(divide="ignore"):
+        turned: Floats = sense * np.log(values + floor)
+    # A bandwidth of 0 has no logarithm; -50 stands for it, and 50 for the best there can be.
+    return np.where(np.isneginf(turned), -50.0, np.where(np.isposinf(turned), 50.0, turned))
 
 
 def logarithm(key: Series, value: float) -> float:
@@ -312,70 +341,49 @@ def panel(
     Series without a single value, usable or invalid, are left out: where a benchmark breaks before it
     measures, its failure has no metric that could be compared with anything; it is in `Panel.broken`.
     """
-    every_point = list(points)
-    times = begun(every_point, dict([night] if night else []))
+    rows = HistoryColumns.of(points)
+    del points  # millions of rows are not to be there twice
+    times = rows.begun(dict([night] if night else []))
     runs = list(times)
     if night:
         runs = runs[: runs.index(night[0]) + 1]
-    place = {run: number for number, run in enumerate(runs)}
-    compared: list[HistoryRow] = []
-    broken: dict[str, dict[str, dict[str, None]]] = {}
-    worked: dict[tuple[str, str, tuple[str, ...], bool], bool] = {}
-    for point in every_point:
-        if point.run not in place or point.key.metric in _BESIDE or _of_core(point.key):
-            continue
-        compared.append(point)
-        if point.hosts:
-            tried = point.run, point.key.benchmark, point.hosts, point.remeasured
-            worked[tried] = worked.get(tried, False) or _worked(point)
-        if point.status != OK:
-            broken.setdefault(point.run, {}).setdefault(point.key.benchmark, {})[point.status] = None
-    groups = series_nights(compared)
-    keys = [
-        key
-        for key, nights in groups.items()
-        if any(row.value is not None for of_series in nights.values() for row in of_series.rows)
-    ]
-    keys.sort(key=lambda key: key.order)
-    shape = len(keys), len(runs)
-    value, again = np.full(shape, np.nan), np.full(shape, np.nan)
-    measured: dict[tuple[int, int], NightMeasurement] = {}
-    placed: list[tuple[int, int, HostGroup, float, bool]] = []
+    night_of = {run: number for number, run in enumerate(runs)}
+    by_run = np.array([night_of.get(run, -1) for run in rows.runs], dtype=np.int32)
+    is_judged = np.array([key.metric not in _BESIDE and not _of_core(key) for key in rows.keys], dtype=bool)
+    rows = rows.where(is_judged[rows.series] & (by_run[rows.run] >= 0))
+    broken, attempts = broken_benchmarks(rows), NightAttempts(rows)
+
+    with_value = np.bincount(rows.series, ~np.isnan(rows.value), len(rows.keys)) > 0
+    keys = sorted(compress(rows.keys, with_value.tolist()), key=lambda key: key.order)
+    number_of = {key: number for number, key in enumerate(keys)}
+    by_series = np.array([number_of.get(key, -1) for key in rows.keys], dtype=np.int64)
+    rows = rows.where(with_value[rows.series])
+    codes = by_series[rows.series] * max(len(runs), 1) + by_run[rows.run]
+    if np.any(codes[1:] < codes[:-1]):
+        order = stable_order(codes)
+        rows, codes = rows.take(order), codes[order]
+    value, again = np.full((2, len(keys), len(runs)), np.nan)
+    placed = []
+    begins = np.searchsorted(codes, np.arange(len(keys) + 1) * len(runs)).tolist()
     for s, key in enumerate(keys):
-        for run, of_series in groups[key].items():
-            at, rows = (s, place[run]), of_series.rows
-            if (median_first := of_series.value) is not None:
-                value[at] = median_first
-            if (median_again := of_series.value_again) is not None:
-                again[at] = median_again
-            by_place = list(_by_place(key, of_series))
-            placed += [(*at, *of_place) for of_place in by_place]
-            measured[at] = NightMeasurement(
-                statuses=tuple(dict.fromkeys(row.status for row in rows if row.status != OK)),
-                hosts=tuple(dict.fromkeys(host for row in rows for host in row.hosts)),
-                disturbed=_share((*of_series.first, *of_series.again)),
-                disturbed_on=(
-                    *{place.hosts: None for place, _, disturbed in by_place if disturbed},
-                    *sorted(invalid_by_others(rows) - {tuple(sorted(place.hosts)) for place, *_ in by_place}),
-                ),
-            )
-    attempts: dict[str, list[BenchmarkAttempt]] = {}
-    for (run, benchmark, hosts, _), well in worked.items():
-        attempts.setdefault(run, []).append(BenchmarkAttempt(benchmark, hosts, not well))
+        of_series = rows.take(slice(begins[s], begins[s + 1]))
+        of_night, counts = by_run[of_series.run], counting(of_series)
+        for medians, chosen in zip((value[s], again[s]), counts, strict=True):
+            groups = GroupMedians.of(of_night[chosen], of_series.value[chosen])
+            medians[groups.code] = groups.median
+        either = counts[0] | counts[1]
+        placed.append(PlacedOfSeries.of(key, of_series.where(either), of_night[either], counts[1][either]))
     return Panel(
         keys=tuple(keys),
         runs=tuple(runs),
         times=tuple(times[run] for run in runs),
         value=value,
         again=again,
-        measured=measured,
-        broken={
-            run: {benchmark: tuple(statuses) for benchmark, statuses in of_night.items()}
-            for run, of_night in broken.items()
-        },
+        measured=NightMeasurements(rows, codes, len(runs)),
+        broken=broken,
         attempts=attempts,
         plans=plans,
-        placed=PlacedMedians.of(placed),
+        placed=PlacedMedians.of(keys, rows.places, placed),
     )
 
 
@@ -383,35 +391,3 @@ def panel(
 def _of_core(key: Series) -> bool:
     """Whether it is of one core: a node has hundreds, and their losses are part of the node's own value."""
     return CORE in key.by_name
-
-
-def _worked(point: HistoryRow) -> bool:
-    """Whether the hosts answered: an ``unavailable`` tool and an invalid number are no failure of theirs."""
-    return not point.status.startswith(("failed", "timeout"))
-
-
-def _by_place(key: Series, night: SeriesNight) -> Iterator[tuple[HostGroup, float, bool]]:
-    """One median of each measurement on some hosts, and whether others used the CPUs during all of it."""
-    for measurement in (night.first, night.again):
-        groups: dict[tuple[str, ...], list[HistoryRow]] = {}
-        for row in measurement:
-            if row.hosts:
-                groups.setdefault(row.hosts, []).append(row)
-        for hosts, rows in groups.items():
-            value = median(samples_of(rows))
-            yield _sender_first(key, hosts), logarithm(key, value), _share(rows) > 0
-
-
-@lru_cache(maxsize=2**14)
-def _sender_first(key: Series, hosts: tuple[str, ...]) -> HostGroup:
-    """A record's hosts, the server first, as sender and receiver; sorted where that is not known."""
-    end = sender(key.benchmark, key.case, key.metric, key.by_name) if len(hosts) == 2 else ""
-    if not end:
-        return HostGroup(tuple(sorted(hosts)), directed=False)
-    return HostGroup(hosts if end == "server" else hosts[::-1], directed=True)
-
-
-def _share(rows: Iterable[HistoryRow]) -> float:
-    """The largest share of the CPUs that others took; 0 unless they did so during all of the rows."""
-    shares = [row.disturbed for row in rows]
-    return max(shares, default=0.0) if all(shares) else 0.0

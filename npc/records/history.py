@@ -1,4 +1,4 @@
-"""The history of a platform: monthly CSV files of records, append-only, and a cache that makes them fast.
+"""The history of a platform: monthly CSV files of records, append-only, and indexes that make them fast.
 
 ``history/PLATFORM/2026-11.csv`` holds the records measured in November 2026, UTC, one line each: a header and
 rows as in ``records.csv``. Any tool can read them; only the end of a file is ever changed. A night is one
@@ -11,9 +11,8 @@ histories can be merged. A file with other columns (an older version's, another 
 defaults of `DEFAULTS`, and left as it is; new rows of its month go into ``2026-11.2.csv``. A row without
 ``run`` is of the night of its day (of ``time``), one without ``platform`` of the folder's platform.
 
-The cache ``.cache.sqlite`` has the place of each row, and what judging needs of it. A file whose size or time
-has changed is indexed again. A cache that cannot be read is made anew, and one that cannot be written is kept
-in memory; deleting it costs nothing but time.
+What judging needs of each row is in indexes, one a file (`npc.records.history_index`). A file whose size or
+time has changed is indexed again.
 """
 
 from __future__ import annotations
@@ -22,68 +21,46 @@ import contextlib
 import csv
 import io
 import math
+import os
 import re
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime, timezone
 from functools import lru_cache
-from itertools import count, groupby
-from operator import itemgetter
+from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from npc.files import LARGEST_TABLE, InvalidFile, append_lines, open_regular
+import numpy as np
+
+from npc.files import LARGEST_TABLE, append_lines, open_regular
 from npc.locks import only_one
-from npc.records.record import COLUMNS, OK, InvalidRecord, Record, from_row, replace, to_row, utc
-from npc.records.series import REMEASURED, Series, share_taken
-from npc.records.units import METRICS
+from npc.records.history_columns import HistoryColumns
+from npc.records.history_columns import HistoryRow as HistoryRow  # whoever judges imports it from here
+from npc.records.history_index import INDEXES as INDEXES
+from npc.records.history_index import (
+    FileIndex,
+    file_state,
+    index_path,
+    load_index,
+    microseconds,
+    time_text,
+)
+from npc.records.history_index import InvalidHistory as InvalidHistory
+from npc.records.history_reading import header_of, keep_index, make_index, record_of
+from npc.records.record import COLUMNS, OK, Record, replace, to_row, utc
+from npc.records.series import REMEASURED, Series
 
-CACHE: Final = ".cache.sqlite"
 LOCK: Final = ".lock"
-#: What an empty cell means, or a column that a file does not have; ``unit`` follows from the metric.
-DEFAULTS: Final[Mapping[str, str]] = {**dict.fromkeys(COLUMNS, ""), "nodes": "1", "sample": "0", "status": OK}
-
-_NEEDED: Final = ("time", "metric", "value")
 _MONTH: Final = re.compile(r"\d{4}-\d{2}(\..+)?\.csv")
-#: Version of the cache: raised when its tables change, or what identifies a series.
-_SCHEMA: Final = 6
+#: More bytes than this to be indexed are shared among the CPUs: a few seconds' work.
+_SHARED: Final = 2**25
+#: Seconds after which what nobody needs among the indexes is removed: a file may be about to take its place.
+_LEFT_S: Final = 3600.0
 #: Seconds after which the lock of an append is free: its holder may have died on another host.
 _APPENDING_S: Final = 600.0
-_TABLES: Final = """
-CREATE TABLE IF NOT EXISTS file (name TEXT PRIMARY KEY, state TEXT);
-CREATE TABLE IF NOT EXISTS problem (file TEXT, line INTEGER, reason TEXT);
-CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, platform TEXT, benchmark TEXT, case_ TEXT,
-    metric TEXT, size INTEGER, nodes INTEGER, params TEXT);
-CREATE TABLE IF NOT EXISTS entry (series INTEGER, night TEXT, time TEXT, file TEXT, start INTEGER, value REAL,
-    status TEXT, hosts TEXT, again INTEGER, disturbed REAL, PRIMARY KEY (series, night, time, file, start)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS entry_night ON entry (night);
-"""
-
-
-class InvalidHistory(InvalidFile):
-    """A file in a history's folder that does not belong there; the message names it and what to do."""
-
-
-class HistoryRow(NamedTuple):
-    """One row of the history, as far as judging needs it."""
-
-    #: The series that the record belongs to.
-    key: Series
-    #: Name of the night.
-    run: str
-    #: When it was measured, ISO 8601 with offset.
-    time: str
-    #: In the metric's SI unit; None where nothing was measured.
-    value: float | None
-    #: ``ok``, or why the value must not be used.
-    status: str
-    #: Where it was measured, in the order of their roles; empty if not known.
-    hosts: tuple[str, ...]
-    #: Whether it belongs to the night's second measurement.
-    remeasured: bool
-    #: Share of the CPUs (of 1) that others took during the launch; 0 where none is known.
-    disturbed: float = 0.0
 
 
 class LastMeasured(NamedTuple):
@@ -147,7 +124,8 @@ class History:
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
         self.folder = folder
         self._say = say
-        self._cache: sqlite3.Connection | None = None
+        #: Name of a file → its index.
+        self._indexes: dict[str, FileIndex] = {}
 
     def append(self, records: Iterable[Record]) -> int:
         """Append those records that are not there yet, and return their number.
@@ -181,158 +159,133 @@ class History:
 
         days: only those measured from the first to the last of two dates (``2026-11-20``, ``2026-11``).
         """
-        cache = self._refreshed()
-        conditions, values = ["TRUE"], list[str | int]()
-        if series is not None:
-            conditions.append("series = ?")
-            values.append(_numbers(cache).get(series, -1))
-        if run is not None:
-            conditions.append("night = ?")
-            values.append(run)
-        if days is not None:
-            conditions.append("substr(time, 1, ?) >= ? AND substr(time, 1, ?) <= ?")
-            values += [word for day in days for word in (len(day), day)]
-        places = cache.execute(
-            f"SELECT file, start FROM entry WHERE {' AND '.join(conditions)} ORDER BY file, start", values
-        ).fetchall()
-        for name, of_file in groupby(places, itemgetter(0)):
-            path = self.folder / name
-            header = _header(path)
+        begin, end = _period(*days) if days else (0, 0)
+        for index in self._refreshed():
+            rows = index.rows_of(series, run)
+            if days:
+                moments = index.column("time")[rows]
+                rows = rows[(begin <= moments) & (moments < end)]
+            if not len(rows):
+                continue
+            path = self.folder / index.name
+            header = header_of(path)
             with open_regular(path, LARGEST_TABLE) as stream:
-                for _, start in of_file:
+                for start in np.sort(index.column("start")[rows]).tolist():
                     stream.seek(start)
                     lines = (line.decode("utf-8", "replace") for line in stream)
-                    yield _record(path, header, next(csv.reader(lines)))
+                    yield record_of(path, header, next(csv.reader(lines)))
 
-    def points(self, since: str = "") -> Iterator[HistoryRow]:
-        """What judging needs of all rows, by series and night, of nights that began at `since` or later."""
-        since = utc(since) if since else ""
-        cache = self._refreshed()
-        series = {number: key for key, number in _numbers(cache).items()}
-        hosts: dict[str, tuple[str, ...]] = {"": ()}
-        rows = cache.execute(
-            "SELECT series, night, time, value, status, hosts, again, disturbed FROM entry WHERE ? = ''"
-            " OR night IN (SELECT night FROM entry GROUP BY night HAVING MIN(time) >= ?)"
-            " ORDER BY series, night, time",
-            (since, since),
-        )
-        for number, night, time, value, status, where, again, disturbed in rows:
-            if where not in hosts:
-                hosts[where] = tuple(where.split(";"))
-            yield HistoryRow(series[number], night, time, value, status, hosts[where], bool(again), disturbed)
+    def points(self, since: str = "") -> HistoryColumns:
+        """What judging needs of all rows, by series, night and time, of nights that began at `since` or
+        later."""
+        indexes = self._refreshed()
+        begun: dict[str, int] = {}
+        for index in indexes:
+            for night in index.tables.summary:
+                name = index.tables.nights[night.night]
+                begun[name] = min(night.begun, begun.get(name, night.begun))
+        least = microseconds(since) if since else -math.inf
+        return HistoryColumns.of_files(indexes, (name for name, first in begun.items() if first >= least))
 
     def places(self) -> list[LastMeasured]:
         """Where each benchmark ran, and when last: for each group of hosts the last night with a usable
         record, and the last one with a record that must not be used."""
-        rows = self._refreshed().execute(
-            "SELECT benchmark, hosts, MAX(night), status FROM entry JOIN series ON series.id = series"
-            " WHERE again = 0 AND hosts != '' GROUP BY benchmark, hosts, status = 'ok'"
-        )  # SQLite takes the status from the row with the largest night (lang_select, "bare columns")
-        return [
-            LastMeasured(name, tuple(hosts.split(";")), night, status) for name, hosts, night, status in rows
-        ]
+        last: dict[tuple[str, tuple[str, ...], bool], tuple[str, str]] = {}
+        for index in self._refreshed():
+            tables = index.tables
+            benchmarks = sorted({series.benchmark for series in tables.series})
+            number = np.array(
+                [benchmarks.index(series.benchmark) for series in tables.series], dtype=np.int64
+            )
+            first = np.array([not condition.remeasured for condition in tables.conditions], dtype=bool)
+            alike = number[index.column("series")]
+            for name, table in (
+                ("night", tables.nights),
+                ("place", tables.places),
+                ("condition", tables.conditions),
+            ):
+                alike = alike * max(len(table), 1) + index.column(name)
+            chosen = np.flatnonzero(first[index.column("condition")])
+            rows = chosen[np.unique(alike[chosen], return_index=True)[1]]
+            columns = (
+                index.column(name)[rows].tolist() for name in ("series", "night", "place", "condition")
+            )
+            for series, night, place, condition in zip(*columns, strict=True):
+                status = tables.conditions[condition].status
+                key = tables.series[series].benchmark, tables.places[place], status == OK
+                if tables.places[place] and tables.nights[night] >= last.get(key, ("", ""))[0]:
+                    last[key] = tables.nights[night], status
+        return [LastMeasured(benchmark, hosts, *of_place) for (benchmark, hosts, _), of_place in last.items()]
 
     def nights(self) -> list[Night]:
         """All nights of all platforms in the folder, the oldest first."""
-        rows = self._refreshed().execute(
-            "SELECT night, platform, MIN(time), MAX(time), COUNT(*), MIN(file) FROM entry"
-            " JOIN series ON series.id = series GROUP BY night, platform"
-        )
-        return sorted(map(Night._make, rows), key=lambda night: (night.begun, night.run))
+        nights: dict[tuple[str, str], Night] = {}
+        for index in self._refreshed():
+            for number, platform, *times, rows in index.tables.summary:
+                run, (begun, ended) = index.tables.nights[number], map(time_text, times)
+                night = nights.setdefault((run, platform), Night(run, platform, begun, ended, 0, index.name))
+                nights[run, platform] = night._replace(
+                    begun=min(begun, night.begun), ended=max(ended, night.ended), rows=night.rows + rows
+                )
+        return sorted(nights.values(), key=lambda night: (night.begun, night.run))
 
     @property
     def problems(self) -> list[str]:
         """Rows that cannot be true, each as ``file:line: reason``. All other rows are used."""
-        rows = self._refreshed().execute("SELECT file, line, reason FROM problem ORDER BY file, line")
-        return [f"{self.folder / name}:{line}: {reason}" for name, line, reason in rows]
+        return [
+            f"{self.folder / index.name}:{line}: {reason}"
+            for index in self._refreshed()
+            for line, reason in index.tables.problems
+        ]
 
     def files(self) -> list[Path]:
         """The files, the oldest month first; none where there is no such folder."""
         return sorted(path for path in self.folder.glob("*.csv") if _MONTH.fullmatch(path.name))
 
     def close(self) -> None:
-        """Let go of the cache."""
-        if self._cache is not None:
-            self._cache.close()
-            self._cache = None
+        """Let go of the indexes."""
+        self._indexes = {}
 
     def _file_of(self, month: str) -> Path:
         """The month's file that has this schema's header, or that may get it."""
         paths = (self.folder / f"{month}{f'.{n}' if n > 1 else ''}.csv" for n in count(1))
-        return next(path for path in paths if _header(path) in ([], list(COLUMNS)))
+        return next(path for path in paths if header_of(path) in ([], list(COLUMNS)))
 
-    # The cache
+    def _refreshed(self) -> list[FileIndex]:
+        """The indexes of all files as they are now, in the order of the files' names."""
+        states = {path: file_state(path) for path in self.files()}
+        self._remove_lost_indexes({index_path(path) for path in states})
 
-    def _refreshed(self) -> sqlite3.Connection:
-        """The cache, which then has all that is in the files."""
-        path = self.folder / CACHE
-        for place in (path, path, None):
-            try:
-                if self._cache is None:
-                    self._cache = _open_cache(place)
-                self._read_on(self._cache)
-                break
-            except sqlite3.Error:
-                # Damaged, of another version, or no room for it: made anew, in memory if need be.
-                self.close()
-                with contextlib.suppress(OSError):
+        def known(path: Path) -> FileIndex | None:
+            index = self._indexes.get(path.name)
+            if not index or index.tables.state != states[path]:
+                index = load_index(path) or index
+            return index
+
+        indexes = {path: known(path) for path in states}
+        changed = [path for path, index in indexes.items() if not index or index.tables.state != states[path]]
+        workers = min(len(changed), len(os.sched_getaffinity(0)))
+        if workers > 1 and sum(path.stat().st_size for path in changed) > _SHARED:
+            self._say(f"reading {len(changed)} files of {self.folder.name}")
+            with ProcessPoolExecutor(workers, get_context("fork")) as pool:
+                made = pool.map(keep_index, changed, map(states.__getitem__, changed))
+                indexes |= {
+                    path: index or load_index(path) for path, index in zip(changed, made, strict=True)
+                }
+        for number, path in enumerate(changed, 1):
+            index = indexes[path]
+            if not index or index.tables.state != states[path]:
+                self._say(f"reading {self.folder.name}/{path.name}, {number} of {len(changed)}")
+                indexes[path] = make_index(path, states[path], index)
+        self._indexes = {path.name: index for path, index in indexes.items() if index}
+        return list(self._indexes.values())
+
+    def _remove_lost_indexes(self, needed: Collection[Path]) -> None:
+        """Indexes of files that are gone, and what killed processes have left."""
+        with contextlib.suppress(OSError):
+            for path in (self.folder / INDEXES).glob("*.npz"):
+                if path not in needed and time.time() - path.stat().st_mtime > _LEFT_S:
                     path.unlink()
-        assert self._cache is not None
-        return self._cache
-
-    def _read_on(self, cache: sqlite3.Connection) -> None:
-        """Index the files that have changed since the last time."""
-        if not self._changed(cache):
-            return
-        with cache:
-            cache.execute("BEGIN IMMEDIATE")
-            changed = self._changed(cache)  # another process may have read them meanwhile
-            for number, (name, state) in enumerate(changed.items(), 1):
-                for table, column in (("entry", "file"), ("problem", "file"), ("file", "name")):
-                    cache.execute(f"DELETE FROM {table} WHERE {column} = ?", (name,))
-                if state:
-                    self._say(f"reading {self.folder.name}/{name}, {number} of {len(changed)}")
-                    self._index(cache, self.folder / name)
-                    cache.execute("INSERT INTO file VALUES (?, ?)", (name, state))
-
-    def _changed(self, cache: sqlite3.Connection) -> dict[str, str]:
-        """Files that have changed since they were indexed, with their states now; the state of a file that is
-        gone is empty."""
-        known = dict(cache.execute("SELECT name, state FROM file"))
-        states = {path.name: path.stat() for path in self.files()}
-        now = {name: f"{state.st_size} {state.st_mtime_ns}" for name, state in states.items()}
-        return {
-            name: now.get(name, "") for name in sorted({*known, *now}) if known.get(name) != now.get(name)
-        }
-
-    def _index(self, cache: sqlite3.Connection, path: Path) -> None:
-        numbers = _numbers(cache)
-        #: Fields of a record that tell its series → that series' number.
-        known: dict[tuple[object, ...], int] = {}
-        entries, problems = [], []
-        for start, line, record in _rows(path):
-            if isinstance(record, str):
-                problems.append((path.name, line, record))
-                continue
-            tells = (
-                record.platform, record.benchmark, record.case, record.metric, record.size, record.nodes,
-                tuple(record.params.items()),
-            )  # fmt: skip
-            if tells not in known:
-                series = Series.of(record)
-                if series not in numbers:
-                    added = cache.execute("INSERT INTO series VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", series)
-                    numbers[series] = int(added.lastrowid or 0)
-                known[tells] = numbers[series]
-            entries.append(
-                (
-                    known[tells], record.run, record.time, path.name, start, record.value, record.status,
-                    ";".join(record.hosts), REMEASURED in record.params, share_taken(record),
-                )
-            )  # fmt: skip
-        entries.sort(key=itemgetter(0, 1, 2, 3, 4))  # as the table is: several times faster
-        cache.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)
-        cache.executemany("INSERT INTO problem VALUES (?, ?, ?)", problems)
 
 
 @lru_cache(maxsize=2**12)
@@ -352,83 +305,7 @@ def _csv(rows: Iterable[Sequence[str]]) -> str:
     return text.getvalue()
 
 
-def _header(path: Path) -> list[str]:
-    """The columns of a file; none if it does not exist, or has no whole line.
-
-    Raises `InvalidHistory` where one of those that every row needs is missing.
-    """
-    try:
-        with open_regular(path, LARGEST_TABLE) as stream:
-            line = stream.readline()
-    except FileNotFoundError:
-        return []
-    if not line.endswith(b"\n"):
-        return []
-    try:
-        header = next(csv.reader([line.decode("utf-8-sig", "replace")]), [])
-    except csv.Error as error:
-        raise InvalidHistory(f"{path}: {error}") from None
-    if missing := [name for name in _NEEDED if name not in header]:
-        raise InvalidHistory(
-            f"{path}: no column {', '.join(missing)}: it is no history of records; move it elsewhere"
-        )
-    return header
-
-
-def _rows(path: Path) -> Iterator[tuple[int, int, Record | str]]:
-    """Each whole row of a file with the byte and the line where it begins: its record, or why it is none."""
-    header, end = _header(path), 0
-
-    def whole_lines() -> Iterator[str]:
-        nonlocal end
-        with open_regular(path, LARGEST_TABLE) as stream:
-            for line in stream:
-                if line.endswith(b"\n"):
-                    end += len(line)
-                    yield line.decode("utf-8", "replace")
-
-    reader = csv.reader(whole_lines())
-    next(reader, None)
-    while True:
-        start, line = end, reader.line_num + 1
-        try:
-            cells = next(reader, None)
-            if cells is None:
-                return
-            if cells:
-                yield start, line, _record(path, header, cells)
-        except (ValueError, csv.Error) as error:
-            yield start, line, str(error)
-
-
-def _record(path: Path, header: Sequence[str], cells: Sequence[str]) -> Record:
-    """The record of a row, whatever columns the file has. Raises `npc.records.record.InvalidRecord`."""
-    if any(cells[len(header) :]):
-        raise InvalidRecord(f"{len(cells)} cells, but {len(header)} columns")
-    row = {**DEFAULTS, **{name: cell for name, cell in zip(header, cells, strict=False) if cell}}
-    if not row["unit"] and row["metric"] in METRICS:
-        row["unit"] = METRICS[row["metric"]].unit
-    row["platform"] = row["platform"] or path.parent.name
-    row["run"] = row["run"] or row["time"][:10]
-    return from_row(row)
-
-
-def _open_cache(path: Path | None) -> sqlite3.Connection:
-    """A cache in a file, or in memory. Raises sqlite3.Error for one that cannot be used."""
-    cache = sqlite3.connect(path or ":memory:", timeout=30)
-    try:
-        version = cache.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, _SCHEMA):
-            raise sqlite3.DatabaseError("of another version")
-        cache.execute("PRAGMA synchronous = NORMAL")
-        if version == 0:
-            cache.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {_SCHEMA}; COMMIT;")
-    except sqlite3.Error:
-        cache.close()
-        raise
-    return cache
-
-
-def _numbers(cache: sqlite3.Connection) -> dict[Series, int]:
-    """The series of a cache with their numbers."""
-    return {Series(*cells): number for number, *cells in cache.execute("SELECT * FROM series")}
+def _period(first: str, last: str) -> tuple[int, int]:
+    """Microseconds since 1970 at which the first of two dates begins, and the last one ends."""
+    begin, end = np.datetime64(first), np.datetime64(last) + 1
+    return tuple(int(day.astype("datetime64[us]").astype(np.int64)) for day in (begin, end))  # type: ignore[return-value]

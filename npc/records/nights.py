@@ -19,15 +19,24 @@ zero, nor the value of another night.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from statistics import median
 from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from npc.records.history import HistoryRow
+from npc.records.history_columns import HistoryColumns
 from npc.records.nodes import Hosts
-from npc.records.record import OK, moment
 from npc.records.series import Series
+from npc.statistics.arrays import Booleans, Integers
+
+#: What the status of a measurement begins with that is invalid because others took too much of the CPUs.
+BY_OTHERS: Final = "invalid: others used"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +55,11 @@ class SeriesNight:
     def of(cls, rows: Iterable[HistoryRow]) -> SeriesNight:
         """Of all rows of one series in one night."""
         every = tuple(rows)
-        groups: dict[Hosts, list[HistoryRow]] = {}
-        for row in every:
-            if row.status == OK and row.value is not None:
-                groups.setdefault(row.hosts, []).append(row)
-        violations = _invalid_first(every) - invalid_by_others(every)
-        first: list[HistoryRow] = []
-        again: list[HistoryRow] = []
-        for hosts, usable in groups.items():
-            counting = [row for row in usable if not row.disturbed] or usable
-            violates = tuple(sorted(hosts)) in violations and all(row.remeasured for row in usable)
-            if all(row.remeasured for row in counting) and not violates:
-                first += counting
-            else:
-                first += [row for row in counting if not row.remeasured]
-                again += [row for row in counting if row.remeasured]
-        return cls(every, tuple(first), tuple(again))
+        return cls._of(every, *counting(HistoryColumns.of(every)))
+
+    @classmethod
+    def _of(cls, rows: Sequence[HistoryRow], first: Booleans, again: Booleans) -> SeriesNight:
+        return cls(tuple(rows), *(tuple(compress(rows, counts.tolist())) for counts in (first, again)))
 
     @property
     def samples(self) -> list[float]:
@@ -102,33 +100,89 @@ def samples_of(rows: Iterable[HistoryRow]) -> list[float]:
 
 def series_nights(rows: Iterable[HistoryRow]) -> dict[Series, dict[str, SeriesNight]]:
     """All series, and their nights by name, in the order of the rows."""
-    groups: dict[Series, dict[str, list[HistoryRow]]] = {}
-    for row in rows:
-        groups.setdefault(row.key, {}).setdefault(row.run, []).append(row)
-    return {
-        series: {run: SeriesNight.of(of_night) for run, of_night in nights.items()}
-        for series, nights in groups.items()
-    }
+    columns = HistoryColumns.of(rows)
+    every, counts = list(columns), counting(columns)
+    groups: dict[tuple[int, int], list[int]] = {}
+    for number, place in enumerate(zip(columns.series.tolist(), columns.run.tolist(), strict=True)):
+        groups.setdefault(place, []).append(number)
+    nights: dict[Series, dict[str, SeriesNight]] = {}
+    for (series, run), numbers in groups.items():
+        of_night = SeriesNight._of([every[number] for number in numbers], *(mask[numbers] for mask in counts))
+        nights.setdefault(columns.keys[series], {})[columns.runs[run]] = of_night
+    return nights
 
 
 def begun(rows: Iterable[HistoryRow], also: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """Night → the time of its first row, the oldest first. also: night → time, of nights that may have no
     row."""
-    first: dict[str, str] = {}
-    for row in rows:
-        first[row.run] = min(first.get(row.run, row.time), row.time, key=moment)
-    return dict(sorted({**also, **first}.items(), key=lambda night: (moment(night[1]), night[0])))
+    return HistoryColumns.of(rows).begun(also)
 
 
-def invalid_by_others(rows: Iterable[HistoryRow]) -> set[Hosts]:
+def counting(rows: HistoryColumns) -> tuple[Booleans, Booleans]:
+    """By row, whether it counts for its night's first measurement, and whether for the second."""
+    usable, again, disturbed = rows.usable, rows.remeasured, rows.disturbed > 0
+    first, second = usable.copy(), np.zeros(len(rows), dtype=bool)
+    # Without a row that was disturbed, or measured again, all that is usable counts.
+    odd = np.flatnonzero(_together(rows, again | disturbed))
+    if not len(odd):
+        return first, second
+    usable, again, disturbed = usable[odd], again[odd], disturbed[odd]
+    codes, group = np.unique(_group(rows)[odd], return_inverse=True)
+
+    def none_of(chosen: Booleans) -> Booleans:
+        none: Booleans = np.bincount(group, chosen, len(codes)) == 0
+        return none[group]
+
+    counts = usable & (~disturbed | none_of(usable & ~disturbed))
+    stands_for_first = none_of(counts & ~again)
+    only_again = stands_for_first & none_of(usable & ~again)
+    if only_again.any():
+        stands_for_first &= ~(only_again & _in_violation(rows, odd))
+    first[odd] = counts & (stands_for_first | ~again)
+    second[odd] = counts & ~stands_for_first & again
+    return first, second
+
+
+def _group(rows: HistoryColumns) -> NDArray[np.int64]:
+    """By row, the number of its series, night and hosts."""
+    code = rows.series.astype(np.int64)
+    return (code * max(len(rows.runs), 1) + rows.run) * max(len(rows.places), 1) + rows.place
+
+
+def _together(rows: HistoryColumns, chosen: Booleans) -> Booleans:
+    """By row, whether one of those with its series, night and hosts is chosen."""
+    if not chosen.any():
+        return chosen
+    group = _group(rows)
+    together: Booleans = np.isin(group, np.unique(group[chosen]))
+    return together
+
+
+def _in_violation(rows: HistoryColumns, chosen: Integers) -> Booleans:
+    """By chosen row, whether a rule of validity, but for the one about others on the CPUs, caught the first
+    measurement of its series on its hosts."""
+    invalid = _invalid_first(rows)
+    violations = invalid - _invalid_first(rows, BY_OTHERS)
+    places = [tuple(sorted(hosts)) for hosts in rows.places] if violations else []
+    columns = (column[chosen].tolist() for column in (rows.series, rows.run, rows.place))
+    return np.array(
+        [bool(violations) and (s, t, places[p]) in violations for s, t, p in zip(*columns, strict=True)], bool
+    )
+
+
+def invalid_by_others(rows: HistoryColumns) -> set[Hosts]:
     """On which hosts, sorted, the first measurement is invalid because others took too much of the CPUs."""
-    return _invalid_first(rows, "invalid: others used")
+    return {hosts for _, _, hosts in _invalid_first(rows, BY_OTHERS)}
 
 
-def _invalid_first(rows: Iterable[HistoryRow], status: str = "invalid") -> set[Hosts]:
-    """On which hosts, sorted, a row of the first measurement has a status that begins so."""
+def _invalid_first(rows: HistoryColumns, status: str = "invalid") -> set[tuple[int, int, Hosts]]:
+    """Series, night, and hosts (sorted), by number, on which a row of the first measurement has a status that
+    begins so."""
+    bad = np.array([c.status.startswith(status) and not c.remeasured for c in rows.conditions], dtype=bool)
+    chosen = np.flatnonzero(bad[rows.condition])
+    columns = (column[chosen].tolist() for column in (rows.series, rows.run, rows.place))
     return {
-        tuple(sorted(row.hosts))
-        for row in rows
-        if row.hosts and not row.remeasured and row.status.startswith(status)
+        (series, run, tuple(sorted(rows.places[place])))
+        for series, run, place in set(zip(*columns, strict=True))
+        if rows.places[place]
     }

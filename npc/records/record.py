@@ -62,6 +62,15 @@ def utc(time: str) -> str:
     return text if _UTC.fullmatch(text) else given.isoformat()
 
 
+def checked_hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    """A record's hosts as they are stored. Raises `InvalidRecord` for what are no names."""
+    if not all(map(is_plain, hosts)):
+        hosts = tuple(map(plain, hosts))
+    if not all(hosts) or ";" in "".join(hosts):
+        raise InvalidRecord(f"hosts: {hosts} are no host names")
+    return hosts
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One row of ``records.csv``. Raises `InvalidRecord` for a row that cannot be true.
@@ -109,8 +118,7 @@ class Record:
         for name in _TEXTS:
             if not is_plain(text := getattr(self, name)):
                 object.__setattr__(self, name, plain(text))
-        if not all(map(is_plain, self.hosts)):
-            object.__setattr__(self, "hosts", tuple(map(plain, self.hosts)))
+        object.__setattr__(self, "hosts", checked_hosts(self.hosts))
         if not all(map(is_plain, self.params.values())) or not all(map(is_plain, self.params)):
             cleaned = {plain(name): plain(text) for name, text in self.params.items()}
             object.__setattr__(self, "params", cleaned)
@@ -129,8 +137,6 @@ class Record:
             raise InvalidRecord(f"size: {self.size} bytes")
         if not 1 <= self.nodes < _MOST or not 0 <= self.sample < _MOST:
             raise InvalidRecord(f"nodes {self.nodes}, sample {self.sample}: out of range")
-        if not all(self.hosts) or ";" in "".join(self.hosts):
-            raise InvalidRecord(f"hosts: {self.hosts} are no host names")
         try:
             object.__setattr__(self, "time", utc(self.time))
         except ValueError as error:
@@ -192,8 +198,14 @@ def from_row(row: Mapping[str, str]) -> Record:
     return Record(**fields)
 
 
+def read_hosts(cell: str) -> tuple[str, ...]:
+    """The hosts of a CSV cell."""
+    return tuple(cell.split(";")) if cell else ()
+
+
 @lru_cache(maxsize=4096)  # a file has few different ones
-def _params(cell: str) -> Mapping[str, str]:
+def read_params(cell: str) -> Mapping[str, str]:
+    """The params of a CSV cell. Raises ValueError."""
     params = parse_json(cell) if cell else {}
     if not isinstance(params, dict):
         raise ValueError("not a JSON object")
@@ -214,9 +226,9 @@ _READ: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
     "value": (lambda cell: float(cell) if cell else None, "a number like 1.5e9, or empty"),
     "size": (lambda cell: int(cell) if cell else None, "a whole number of bytes, or empty"),
     "nodes": (int, "a whole number"),
-    "hosts": (lambda cell: tuple(cell.split(";")) if cell else (), "host names with ; between"),
+    "hosts": (read_hosts, "host names with ; between"),
     "sample": (int, "a whole number"),
-    "params": (_params, 'a JSON object like {"mpi": "openmpi"}, or empty'),
+    "params": (read_params, 'a JSON object like {"mpi": "openmpi"}, or empty'),
 }
 
 

@@ -181,8 +181,13 @@ def asked_size(benchmark: str, params: Mapping[str, str], size: int | None) -> i
 
 def share_taken(record: Record) -> float:
     """The share of the CPUs that others took while a record was measured; 0 where none is known."""
+    return share_of(record.params)
+
+
+def share_of(params: Mapping[str, str]) -> float:
+    """The same, by a record's params."""
     try:
-        return float(record.params.get(DISTURBED, 0))
+        return float(params.get(DISTURBED, 0))
     except ValueError:
         return 1.0
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import errno
 import os
-import sqlite3
+import shutil
+import zipfile
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npc.cron.series import panel
-from npc.records.history import CACHE, History, InvalidHistory, night_name, of_night
+from npc.records.history import INDEXES, LOCK, History, InvalidHistory, night_name, of_night
+from npc.records.history_index import index_path, load_index
 from npc.records.nights import begun
 from npc.records.record import COLUMNS, Record, read_csv
 from npc.records.series import Series
@@ -128,23 +130,41 @@ def test_two_writers_at_once_lose_and_double_nothing(history: History) -> None:
     assert sorted(record.sample for record in history.records()) == list(range(100))
 
 
-@pytest.mark.parametrize("damage", ["gone", "nonsense", "other version", "half"])
-def test_a_lost_cache_is_made_anew(history: History, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["gone", "nonsense", "other version", "half", "a folder"])
+def test_a_lost_index_is_made_anew(history: History, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     history.append([a_record(sample) for sample in range(5)])
     assert len(list(history.records())) == 5
-    history.close()
-    cache = history.folder / CACHE
-    content = cache.read_bytes()
-    if damage == "gone":
-        cache.unlink()
+    index = index_path(history.files()[0])
+    content = index.read_bytes()
+    if damage in ("gone", "a folder"):
+        index.unlink()
+        if damage == "a folder":
+            index.mkdir()
     elif damage == "nonsense":
-        cache.write_bytes(b"not a database at all" * 500)
+        index.write_bytes(b"not an archive at all" * 500)
     elif damage == "half":
-        cache.write_bytes(content[: len(content) // 2])
+        index.write_bytes(content[: len(content) // 2])
     else:
-        with sqlite3.connect(cache) as connection:
-            connection.execute("PRAGMA user_version = 99")
-    assert [record.sample for record in history.records()] == list(range(5))
+        index.unlink()
+        with monkeypatch.context() as patched:
+            patched.setattr("npc.records.history_reading.VERSION", 99)
+            assert len(History(history.folder).points()) == 5
+        assert index.exists() and not load_index(history.files()[0])
+    assert [record.sample for record in History(history.folder).records()] == list(range(5))
+    assert index.is_dir() or load_index(history.files()[0])
+
+
+def test_an_index_whose_bytes_have_changed_is_told_and_not_believed(history: History) -> None:
+    history.append([a_record(sample) for sample in range(500)])
+    assert len(history.points()) == 500
+    index = index_path(history.files()[0])
+    content = bytearray(index.read_bytes())
+    with zipfile.ZipFile(index) as archive:
+        begin = archive.getinfo("value.npy").header_offset
+    content[begin + 1000] ^= 1
+    index.write_bytes(content)
+    with pytest.raises(InvalidHistory, match=r"2026-11.csv is damaged .* remove the folder .index"):
+        History(history.folder).points()
 
 
 def test_what_others_write_is_seen(history: History) -> None:
@@ -281,28 +301,20 @@ def test_what_a_plain_script_writes_is_read_a_day_is_a_night_and_bad_rows_are_to
     assert history.append([a_record()]) == 1 and len(history.files()) == 2
 
 
-def test_a_history_that_only_others_may_write_is_read_and_nothing_is_left(
-    history: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SQLite cannot make a file there, for root either."""
+def test_a_history_that_only_others_may_write_is_read_and_nothing_is_left(history: History) -> None:
+    """A file stands where the folder of the indexes would: nothing can be made there, for root either."""
     history.append([a_record(sample) for sample in range(3)])
-    history.close()
-    (history.folder / CACHE).unlink()
-    (history.folder / ".lock").unlink()
-    connect = sqlite3.connect
-
-    def read_only(path: object, timeout: float) -> sqlite3.Connection:
-        if path != ":memory:":
-            raise sqlite3.OperationalError("unable to open database file")
-        return connect(":memory:", timeout=timeout)
-
-    monkeypatch.setattr("npc.records.history.sqlite3.connect", read_only)
-    assert [record.sample for record in history.records()] == [0, 1, 2]
-    assert [path.name for path in history.folder.iterdir()] == ["2026-11.csv"]
+    shutil.rmtree(history.folder / INDEXES, ignore_errors=True)
+    (history.folder / INDEXES).write_text("")
+    (history.folder / LOCK).unlink()
+    again = History(history.folder)
+    assert [record.sample for record in again.records()] == [0, 1, 2]
+    assert len(again.points()) == 3 and len(again.nights()) == 1
+    assert {path.name for path in history.folder.iterdir()} == {INDEXES, "2026-11.csv"}
 
 
 def test_rows_that_cannot_be_true_are_told_by_every_reader(history: History) -> None:
-    """Also by one that finds them in the cache."""
+    """Also by one that finds them in the index."""
     history.append([a_record(sample) for sample in range(3)])
     (file,) = history.files()
     file.write_text(file.read_text().replace("1100000001.0", "fast"))

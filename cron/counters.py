@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +26,7 @@ from npc.machine.interfaces import with_lanes
 from npc.machine.pcie import narrow
 from npc.records.history import History
 from npc.records.launch import ENVIRONMENT, LAUNCHES, read_launches
-from npc.records.record import Record, moment
+from npc.records.record import moment, read_hosts, read_params
 from npc.records.series import MOVED
 from npc.records.units import format_duration
 from npc.statistics.distributions import events_at_least
@@ -110,7 +110,7 @@ def with_counters(night: NightVerdict, history: History) -> NightVerdict:
         runs = suspect.runs[-NIGHTS:]
         for run in runs:
             if run not in of_night:
-                of_night[run] = _launches_of(history.records(run=run))
+                of_night[run] = _launches_of(history, run)
         words = evidence(
             suspect.nodes, (launch for run in runs for launch in of_night[run]), link=suspect.kind == "link"
         )
@@ -140,14 +140,14 @@ def _below(environment: Mapping[str, Any]) -> Iterator[str]:
         yield from narrow(environment.get("pcie") or ())
 
 
-def _launches_of(records: Iterable[Record]) -> list[DuringLaunch]:
-    """Each launch once: its records have the same mark."""
-    marks: dict[tuple[str, str, tuple[str, ...]], str] = {}
-    for record in records:
-        if record.hosts:
-            launch = record.raw, record.time, record.hosts
-            marks[launch] = max(marks.get(launch, ""), record.params.get(MOVED, ""), key=len)
-    return [DuringLaunch(hosts, of_mark(mark)) for (_, _, hosts), mark in marks.items()]
+def _launches_of(history: History, run: str) -> list[DuringLaunch]:
+    """Each launch of a night once: its records have the same mark."""
+    marks: dict[tuple[str, str, str], str] = {}
+    for raw, time, hosts, params in history.cells(run, ("raw", "time", "hosts", "params")):
+        if hosts:
+            mark = read_params(params).get(MOVED, "") if MOVED in params else ""
+            marks[raw, time, hosts] = max(marks.get((raw, time, hosts), ""), mark, key=len)
+    return [DuringLaunch(read_hosts(hosts), of_mark(mark)) for (_, _, hosts), mark in marks.items()]
 
 
 def _stands(night: Path) -> Stands:

@@ -157,10 +157,18 @@ class PlacedMedians:
     @cached_property
     def links(self) -> tuple[tuple[tuple[str, str], ...], Integers]:
         """Pairs of hosts in either order, and by place the number of its pair; -1 for what is none."""
-        pairs = [(min(hosts), max(hosts)) if len(hosts) == 2 else None for hosts, _ in self.places]
-        links = sorted({pair for pair in pairs if pair})
-        number = {pair: i for i, pair in enumerate(links)}
-        return tuple(links), np.array([number[pair] if pair else -1 for pair in pairs], dtype=np.intp)
+        begins, numbers = self.hosts
+        pairs = np.flatnonzero(np.diff(begins) == 2)
+        # As texts sort, by which the first of two is told.
+        order = sorted(range(len(self.names)), key=self.names.__getitem__)
+        rank = np.empty(len(order), dtype=np.intp)
+        rank[order] = np.arange(len(order))
+        ends = rank[numbers[begins[pairs][:, None] + np.arange(2)]]
+        codes, number = np.unique(ends.min(axis=1) * len(order) + ends.max(axis=1), return_inverse=True)
+        link = np.full(len(self.places), -1, dtype=np.intp)
+        link[pairs] = number
+        texts = [self.names[place] for place in order]
+        return tuple((texts[code // len(order)], texts[code % len(order)]) for code in codes.tolist()), link
 
 
 _NOTHING: Final = NightMeasurement()

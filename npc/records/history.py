@@ -49,7 +49,7 @@ from npc.records.history_index import (
     time_text,
 )
 from npc.records.history_index import InvalidHistory as InvalidHistory
-from npc.records.history_reading import header_of, keep_index, make_index, record_of
+from npc.records.history_reading import DEFAULTS, header_of, keep_index, make_index, record_of
 from npc.records.record import COLUMNS, OK, Record, replace, to_row, utc
 from npc.records.series import REMEASURED, Series
 
@@ -159,6 +159,20 @@ class History:
 
         days: only those measured from the first to the last of two dates (``2026-11-20``, ``2026-11``).
         """
+        for path, header, cells in self._rows(series, run, days):
+            yield record_of(path, header, cells)
+
+    def cells(self, run: str, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Some columns of the rows of a night that hold, as they are in the files: a fifth of the time that
+        records take."""
+        for _, header, cells in self._rows(run=run):
+            row = dict(zip(header, cells, strict=False))
+            yield tuple(row.get(name) or DEFAULTS[name] for name in names)
+
+    def _rows(
+        self, series: Series | None = None, run: str | None = None, days: tuple[str, str] | None = None
+    ) -> Iterator[tuple[Path, list[str], list[str]]]:
+        """The rows of `records` that hold: file, its columns, and the row's cells."""
         begin, end = _period(*days) if days else (0, 0)
         for index in self._refreshed():
             rows = index.rows_of(series, run)
@@ -173,7 +187,7 @@ class History:
                 for start in np.sort(index.column("start")[rows]).tolist():
                     stream.seek(start)
                     lines = (line.decode("utf-8", "replace") for line in stream)
-                    yield record_of(path, header, next(csv.reader(lines)))
+                    yield path, header, next(csv.reader(lines))
 
     def points(self, since: str = "") -> HistoryColumns:
         """What judging needs of all rows, by series, night and time, of nights that began at `since` or

@@ -85,6 +85,8 @@ class DetectionState(NamedTuple):
     missed: Booleans
     #: The nodes.
     fleet: FleetNights
+    #: By series, the night that its accepted baseline counts from; -1 where that is the beginning.
+    begins: Integers
 
 
 def detect_steps(
@@ -108,7 +110,9 @@ def detect_steps(
         values[:, t] = np.where(np.isnan(first[:, t]), np.nan, judged.value)
         common_mode.night(values[:, t], judged)
         hit = first[:, t] < limit
-        yield DetectionState(values[:, : t + 1], common_mode, judged, limit, hit, missed.night(t), fleet)
+        yield DetectionState(
+            values[:, : t + 1], common_mode, judged, limit, hit, missed.night(t), fleet, begins
+        )
 
 
 def judge_last_night(
@@ -190,7 +194,7 @@ def _night_verdict(
 ) -> NightVerdict:
     """The verdict on the last night of a panel; state: of step detection after that night."""
     degraded = _degraded(state.judged)
-    begins = _begins(panel, baselines)
+    begins = np.where(state.begins < len(panel.runs), state.begins, -1)  # of a later night: not yet
     measured = np.flatnonzero(panel.has_values()).tolist()
     keys = [panel.keys[s] for s in measured]
     verdicts = [

@@ -13,9 +13,13 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, median, stdev
 from typing import Any, Final
 
+import numpy as np
+
 from npc.records.history import HistoryRow
-from npc.records.nights import begun, series_nights
+from npc.records.history_columns import HistoryColumns
+from npc.records.nights import counting
 from npc.records.series import Series
+from npc.statistics.groups import stable_order
 from npc.statistics.medians import Summary, summarise
 
 #: A series is time-variant where one of the tests rejects "always the same" with a smaller chance.
@@ -68,13 +72,19 @@ def variations(points: Iterable[HistoryRow], say: Callable[[str], None] = lambda
     """Every series with a usable value, in the order of the points. Of each night its first measurement, as
     `npc.records.nights` has it: the second was made because the first was low. say: is told which series is
     looked at."""
-    every_point = list(points)
-    order, varied = begun(every_point), []
-    every = series_nights(every_point)
-    for number, (key, nights) in enumerate(every.items(), 1):
-        say(f"series {number} of {len(every)}")
-        if samples := {run: nights[run].samples for run in order if run in nights and nights[run].first}:
-            varied.append(_variation(key, samples))
+    rows, varied = HistoryColumns.of(points), []
+    place = {run: number for number, run in enumerate(rows.begun())}
+    order = np.array([place.get(run, -1) for run in rows.runs], dtype=np.int64)
+    several = len(np.unique(rows.series))
+    for number, (key, of_series) in enumerate(rows.by_series(), 1):
+        say(f"series {number} of {several}")
+        count = of_series.take(counting(of_series)[0])
+        if len(count):
+            count = count.take(stable_order(order[count.run]))
+            begins = np.unique(order[count.run], return_index=True)[1]
+            values = (part.tolist() for part in np.split(count.value, begins[1:]))
+            names = (count.runs[number] for number in count.run[begins].tolist())
+            varied.append(_variation(key, dict(zip(names, values, strict=True))))
     return varied
 
 

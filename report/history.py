@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,7 +13,7 @@ from npc.figures.allocation import NodeAllocation
 from npc.places import workplace
 from npc.records.history import History, InvalidHistory
 from npc.records.journal import Journal
-from npc.records.nights import SeriesNight
+from npc.records.nights import series_nights
 from npc.records.nodes import Hosts
 from npc.records.record import OK, Record, moment
 from npc.records.series import Series, test_name
@@ -233,9 +231,8 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
     nights: defaultdict[Series, list[NightValue]] = defaultdict(list)
     for place, past in pasts.items():
         say(f"going through {place.name}")
-        for key, of_series in groupby(past.points(), attrgetter("key")):
-            for run, rows_of_night in groupby(of_series, attrgetter("run")):
-                of_night = SeriesNight.of(rows_of_night)
+        for key, of_series in past.points().by_series():
+            for run, of_night in series_nights(of_series)[key].items():
                 nodes[key.platform].add(key, of_night.rows, of_night.by_hosts)
                 allocations[key.platform].add(
                     key.benchmark, run, {host for row in of_night.rows for host in row.hosts}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from npc.figures.allocation import Allocation
     from npc.machine.fabric import Topology
     from npc.records.history import History, HistoryRow
+    from npc.records.history_columns import HistoryColumns
     from npc.records.record import Record
     from npc.records.series import Series
     from npc.roofline.peak_share import PeakShare
@@ -74,37 +75,36 @@ def history(
     from npc.figures.allocation import allocations
     from npc.machine.fabric import load
     from npc.records.history import History
-    from npc.records.record import OK
     from npc.validity.disturbance import of_shares, remark
 
     fabric = load(topology) if topology else None
     past = History(folder_of(history, Path(platform).name), status_line.show)
     status_line.show(f"reading {past.folder}")
-    every = list(past.points())
-    points = [point for point in every if matches(pattern, point.key)]
-    hosts = {host for placed in {point.hosts for point in every} for host in placed}
+    every = past.points()
+    hosts = every.hosts
+    points = every if pattern == "*" else every.of_series(matches(pattern, key) for key in every.keys)
     varied = [] if replay else variations(points, status_line.show)
     status_line.show("")
     for problem in past.problems[:_PROBLEMS]:
         click.echo(f"left out: {problem}", err=True)
     if len(past.problems) > _PROBLEMS:
         click.echo(f"left out: {len(past.problems) - _PROBLEMS} more rows", err=True)
-    if disturbed := of_shares(point.disturbed for point in points if point.status == OK):
+    if disturbed := of_shares(points.disturbed[points.ok]):
         click.echo(remark(disturbed), err=True)
-    if not (points if replay else varied):
+    if not (len(points) if replay else varied):
         what = "no nights yet" if pattern == "*" else f"nothing that {pattern!r} names"
         raise click.ClickException(f"{past.folder} has {what}: npc night run fills it")
     if replay:
-        _replay(past, _verdicts(past, every, platform, fabric), pattern, as_json)
+        print_replay(past, _verdicts(past, every, platform, fabric), pattern, as_json)
     else:
         _print(past, varied, allocations(points, fabric, hosts), platform, as_json)
     if figures:
-        for path in _draw(points, _verdicts(past, every, platform, fabric), figures, fabric, hosts):
+        for path in _draw(list(points), _verdicts(past, every, platform, fabric), figures, fabric, hosts):
             click.echo(f"drawn: {path}", err=True)
 
 
 def _verdicts(
-    past: History, points: Sequence[HistoryRow], platform: str, fabric: Topology | None
+    past: History, points: HistoryColumns, platform: str, fabric: Topology | None
 ) -> Iterator[NightVerdict]:
     """The verdict on every night of the history."""
     import os
@@ -131,8 +131,11 @@ def _verdicts(
     status_line.show("")
 
 
-def _replay(past: History, verdicts: Iterable[NightVerdict], pattern: str, as_json: bool) -> None:
-    """Print the verdict of every night, one after the other."""
+def print_replay(past: History, verdicts: Iterable[NightVerdict], pattern: str, as_json: bool) -> None:
+    """Print the verdict of every night, one after the other.
+
+    as_json: as one JSON document instead of lines.
+    """
     import dataclasses
 
     import msgspec
@@ -147,14 +150,18 @@ def _replay(past: History, verdicts: Iterable[NightVerdict], pattern: str, as_js
         for night in verdicts:
             click.echo(replayed(night, then.get(night.run), pattern), nl=False)
         return
-    lines = []
+    # One night at a time: a year of them has hundreds of megabytes.
+    head = to_text({"schema": SCHEMA, "platform": past.folder.name, "nights": []})
+    before, between, after = head.rpartition("[]")[0] + "[\n", "", "\n]" + head.rpartition("[]")[2]
+    click.echo(before, nl=False)
     for night in verdicts:
         mine = (verdict for verdict in night.series if matches(pattern, verdict.key))
         series = tuple(verdict for verdict in mine if verdict.verdict is not Verdict.PASS)
         document = dataclasses.replace(night, series=series).document()
         plain = msgspec.to_builtins(msgspec.structs.replace(document, counts=night.counts))
-        lines.append({**plain, "then": then.get(night.run)})
-    click.echo(to_text({"schema": SCHEMA, "platform": past.folder.name, "nights": lines}), nl=False)
+        click.echo(between + to_text({**plain, "then": then.get(night.run)}).rstrip("\n"), nl=False)
+        between = ",\n"
+    click.echo(after, nl=False)
 
 
 def _print(

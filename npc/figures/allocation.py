@@ -15,6 +15,7 @@ from npc.figures.grid import Grid, GridCell
 from npc.figures.scale import count_scale
 from npc.machine.fabric import natural, racks, short_name
 from npc.records.history import HistoryRow
+from npc.records.history_columns import HistoryColumns
 from npc.records.units import plural
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def allocations(
 ) -> list[Allocation]:
     """Those of a history's points."""
     nodes = NodeAllocation()
-    for benchmark, run, hosts in {(point.key.benchmark, point.run, point.hosts) for point in points}:
+    for benchmark, run, hosts in HistoryColumns.of(points).measured_where():
         nodes.add(benchmark, run, hosts)
     return nodes.allocations(topology, others)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -165,21 +164,52 @@ class HistoryColumns:
         """The rows of some series. chosen: by number of a series."""
         return self.take(np.array(list(chosen), dtype=bool)[self.series])
 
+    def by_series(self) -> Iterator[tuple[Series, HistoryColumns]]:
+        """The rows of each series, the series in the order of their first rows."""
+        ordered = (
+            self if np.all(self.series[1:] >= self.series[:-1]) else self.take(stable_order(self.series))
+        )
+        numbers, begins = np.unique(ordered.series, return_index=True)
+        ends = np.append(begins[1:], len(ordered))
+        first = np.unique(self.series, return_index=True)[1]
+        for place in np.argsort(first).tolist():
+            yield self.keys[numbers[place]], ordered.take(slice(begins[place], ends[place]))
+
+    def measured_where(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Benchmark, night and hosts of all rows, each of these once."""
+        benchmarks = sorted({key.benchmark for key in self.keys})
+        of_key = np.array([benchmarks.index(key.benchmark) for key in self.keys], dtype=np.int64)
+        runs, places = max(len(self.runs), 1), max(len(self.places), 1)
+        codes = np.unique((of_key[self.series] * runs + self.run) * places + self.place)
+        for code in codes:
+            rest, place = divmod(int(code), places)
+            yield benchmarks[rest // runs], self.runs[rest % runs], self.places[place]
+
+    @property
+    def hosts(self) -> set[str]:
+        """All hosts of these rows."""
+        return {host for place in np.unique(self.place).tolist() for host in self.places[place]}
+
     def begun(self, also: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
         """Night → the time of its first row, the oldest first. also: night → time, of nights that may have no
         row."""
         first = np.full(len(self.runs), np.iinfo(np.int64).max)
         np.minimum.at(first, self.run, self.time)
-        seen = np.bincount(self.run, minlength=len(self.runs)) > 0
-        times = {self.runs[run]: self.time_text(first[run].item()) for run in np.flatnonzero(seen).tolist()}
+        known = np.flatnonzero(np.bincount(self.run, minlength=len(self.runs))).tolist()
+        times = {self.runs[run]: self.time_text(first[run].item()) for run in known}
         return dict(sorted({**also, **times}.items(), key=lambda night: (moment(night[1]), night[0])))
 
     # By row, what its condition says.
 
-    @cached_property
+    @property
     def usable(self) -> Booleans:
         """Whether its status is ``ok`` and it has a value."""
-        return self._by_condition([status == OK for status, _, _ in self.conditions]) & ~np.isnan(self.value)
+        return self.ok & ~np.isnan(self.value)
+
+    @property
+    def ok(self) -> Booleans:
+        """Whether its status is ``ok``."""
+        return self._by_condition([status == OK for status, _, _ in self.conditions])
 
     @property
     def remeasured(self) -> Booleans:

@@ -24,6 +24,7 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from npc.files import LARGEST_TABLE, InvalidFile, open_regular
+from npc.records.record import moment
 from npc.records.series import Series
 from npc.statistics.arrays import Integers
 
@@ -136,14 +137,15 @@ class FileIndex:
 
     def rows_of(self, series: Series | None = None, night: str | None = None) -> Integers:
         """Numbers of the rows of a series, of a night, of both, or of all."""
-        chosen = np.arange(len(self.column("value")), dtype=np.intp)
         tables: tuple[tuple[str, list[Any], object], ...] = (
             ("series", self.tables.series, series), ("night", self.tables.nights, night)
         )  # fmt: skip
+        if any(wanted is not None and wanted not in table for _, table, wanted in tables):
+            return np.zeros(0, dtype=np.intp)
+        chosen = np.arange(sum(night.rows for night in self.tables.summary), dtype=np.intp)
         for name, table, wanted in tables:
             if wanted is not None:
-                number = table.index(wanted) if wanted in table else -1
-                chosen = chosen[self.column(name)[chosen] == number]
+                chosen = chosen[self.column(name)[chosen] == table.index(wanted)]
         return chosen
 
 

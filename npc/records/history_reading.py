@@ -75,8 +75,8 @@ def make_index(path: Path, state: str, before: FileIndex | None = None) -> FileI
         stored.parent.mkdir(exist_ok=True)
         with replacing(stored) as partial, partial.open("xb") as stream:
             tables = np.frombuffer(msgspec.json.encode(index.tables), dtype=np.uint8)
-            columns: dict[str, Any] = {name: index.column(name) for name in TYPES}
-            np.savez(stream, **columns, **{TABLES: tables})
+            arrays: dict[str, Any] = {TABLES: tables, **{name: index.column(name) for name in TYPES}}
+            np.savez(stream, **arrays)
     except OSError:
         pass  # a history that only others may write, or no room: the index stays in memory
     return index
@@ -84,8 +84,8 @@ def make_index(path: Path, state: str, before: FileIndex | None = None) -> FileI
 
 def keep_index(path: Path, state: str) -> FileIndex | None:
     """`make_index` for another process than that which needs it: None where it was kept on the disk."""
-    index, kept = make_index(path, state), load_index(path)
-    return None if kept and kept.tables.state == state else index
+    index, stored = make_index(path, state), load_index(path)
+    return None if stored and stored.tables.state == state else index
 
 
 def header_of(path: Path) -> list[str]:
@@ -322,9 +322,9 @@ class _Builder:
         """The index with these rows. state: of the file; digest: of its bytes before `last`."""
         columns: dict[str, NDArray[Any]] = {name: rows[name].copy() for name in TYPES}
         if self._before is not None:
-            kept = self._before.column("start") < self._before.tables.last[0]
+            earlier = self._before.column("start") < self._before.tables.last[0]
             columns = {
-                name: np.concatenate([self._before.column(name)[kept], column])
+                name: np.concatenate([self._before.column(name)[earlier], column])
                 for name, column in columns.items()
             }
         tables = Tables(
@@ -358,8 +358,8 @@ def _summary(columns: Mapping[str, NDArray[Any]], series: Sequence[Series]) -> l
     np.maximum.at(ended, member, columns["time"])
     count = np.bincount(member, minlength=len(codes))
     return [
-        NightOfFile(each // len(names), names[each % len(names)], first, last, rows)
-        for each, first, last, rows in zip(
+        NightOfFile(number // len(names), names[number % len(names)], first, last, rows)
+        for number, first, last, rows in zip(
             codes.tolist(), begun.tolist(), ended.tolist(), count.tolist(), strict=True
         )
     ]

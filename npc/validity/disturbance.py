@@ -33,12 +33,15 @@ def in_words(records: Iterable[Record]) -> str:
 
 def of_shares(usable: Iterable[float]) -> str:
     """The same, from the share of the CPUs that others took beside each usable record, 0 for none."""
-    every = list(usable)
-    shares = [share for share in every if share]
+    count, shares = 0, []
+    for share in usable:  # there may be millions
+        count += 1
+        if share:
+            shares.append(share)
     if not shares:
         return ""
-    were = "were" if len(every) > 1 else "was"
-    return f"{len(shares)} of {len(every)} usable records {were} measured while {taken(shares)}"
+    were = "were" if count > 1 else "was"
+    return f"{len(shares)} of {count} usable records {were} measured while {taken(shares)}"
 
 
 def remark(words: str) -> str:

@@ -109,11 +109,9 @@ def _night(chance: random.Random, begun: datetime, nodes: int, slow: str) -> Ite
                     level = test.usual * (1 / loss if test.metric == "latency" else loss)
                     value = "" if luck < 0.001 else repr(level * chance.gauss(1, 0.01))
                     for cell in (params, params[:-2] + ', ""remeasured"": ""1""}"') if again else (params,):
-                        yield (
-                            f"{time_cell},{PLATFORM},{test.benchmark},{test.case},{test.metric},{value},{test.unit},"
-                            f"{size},{len(hosts)},{at},{70000 + number},{run},0,{status},{test.version},{cell},"
-                            f"{raw}\n"
-                        )
+                        what = f"{test.benchmark},{test.case},{test.metric},{value},{test.unit},{size}"
+                        job = f"{70000 + number},{run},0,{status},{test.version}"
+                        yield f"{time_cell},{PLATFORM},{what},{len(hosts)},{at},{job},{cell},{raw}\n"
 
 
 #: What a process does with the history: reads the files' index, or judges the last night by it.

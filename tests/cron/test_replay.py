@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from click.testing import CliRunner
 
 from npc.cron.acceptance import Acceptance, Baseline, baselines_of
 from npc.cron.acceptance_bands import bands_of
-from npc.cron.commands.history import history
+from npc.cron.commands.history import history, print_replay
 from npc.cron.judge import judge_last_night, replay
 from npc.cron.series import Panel, panel
+from npc.cron.verdict import NightVerdict
 from npc.machine.platform import Platform
 from npc.records.history import History, HistoryRow
 from npc.records.journal import Journal
@@ -116,3 +118,26 @@ def test_a_loss_is_seen_though_likwid_rounds_to_another_size_from_then_on(tmp_pa
     *_, last = json.loads(CliRunner().invoke(history, words).output)["nights"]
     assert [(series["verdict"], series["size"]) for series in last["series"]] == [("DEGRADED", 400_000)]
     assert {record.size for record in past.records()} == {399_360, 399_936}
+
+
+def test_the_document_of_a_replay_is_printed_night_by_night(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half a year of five thousand rows a night has gigabytes: one night of it is held at a time."""
+    nights = list(replay(panel(eventful()), "fuchs"))
+    printed = []
+
+    def verdicts() -> Iterator[NightVerdict]:
+        for night in nights:
+            yield night
+            printed.append(capsys.readouterr().out)
+
+    print_replay(History(tmp_path / "fuchs"), verdicts(), "*", True)
+    assert [night.run in text for night, text in zip(nights, printed, strict=True)] == [True] * len(nights)
+    document = json.loads("".join(printed) + capsys.readouterr().out)
+    assert [night["run"] for night in document["nights"]] == [night.run for night in nights]
+
+
+def test_no_night_is_an_empty_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_replay(History(tmp_path / "fuchs"), iter(()), "*", True)
+    assert json.loads(capsys.readouterr().out)["nights"] == []

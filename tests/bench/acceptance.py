@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,7 @@ from npc.cron.judge import THRESHOLD, judge_last_night
 from npc.cron.localise import localise_nights
 from npc.cron.series import Panel, panel
 from npc.cron.step_detection import StepDetection
-from npc.records.history import History, HistoryRow
+from npc.records.history import INDEXES, History, HistoryRow
 from npc.records.record import Record
 from npc.records.series import Series
 from tests.made import noise
@@ -306,16 +307,16 @@ def speed(rows: int) -> None:
             month = range(day, min(day + 28, nights))
             history.append(record for night in month for record in night_of_records(night, 400, 5))
         records = night_of_records(nights, 400, 5)
-        key = history.keys()[17]  # as the judgement of the night before did: all rows are in the cache
+        key = history.points().keys[17]  # as the judgement of the night before did: all rows are in the index
         append = _timed(partial(history.append, records))
-        history.keys()
+        history.points()
         query = _timed(lambda: list(history.records(key)))
         history.close()
-        (Path(folder) / ".cache.sqlite").unlink()
-        rebuild = _timed(lambda: History(Path(folder)).keys())
+        shutil.rmtree(Path(folder) / INDEXES)
+        rebuild = _timed(lambda: History(Path(folder)).points())
         print(
             f"history of {nights * 2000} rows: 2000 appended in {1e3 * append:.0f} ms, one series of "
-            f"{nights * 5} rows read in {1e3 * query:.0f} ms, cache made anew in {rebuild:.1f} s"
+            f"{nights * 5} rows read in {1e3 * query:.0f} ms, index made anew in {rebuild:.1f} s"
         )
 
 

@@ -129,7 +129,7 @@ for path in sorted(folder.glob("*.csv")):
 print(len({key: statistics.median(values) for key, values in groups.items()}))
 """
 _PROGRAM: Final = """
-import csv, json, resource, statistics, sys, time
+import csv, json, os, resource, statistics, sys, time
 from pathlib import Path
 begun, folder = time.perf_counter(), Path(sys.argv[1])
 from npc.cron.nightly import judge_night
@@ -138,7 +138,7 @@ from npc.records.record import moment
 {work}
 took = time.perf_counter() - begun
 used = [resource.getrusage(who).ru_maxrss * 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-print(json.dumps([took, time.process_time(), max(used)]))
+print(json.dumps([took, sum(os.times()[:4]), max(used)]))
 """
 
 
@@ -147,7 +147,7 @@ class Cost(NamedTuple):
 
     #: By the clock.
     seconds: float
-    #: Of a processor, without what others took for it.
+    #: Of processors.
     processor_s: float
     #: The most memory that it, or a process that it started, had.
     peak_bytes: float
@@ -181,7 +181,7 @@ def main(nodes: int = NODES, nights: int = NIGHTS) -> int:
         ):
             costs[name] = took = cost(work, folder)
             print(
-                f"{name}: {took.seconds:.1f} s by the clock, {took.processor_s:.1f} s of its processor, "
+                f"{name}: {took.seconds:.1f} s by the clock, {took.processor_s:.1f} s of processors, "
                 f"{took.peak_bytes / 1e6:.0f} MB"
             )
     plain, index, judged, _ = costs.values()

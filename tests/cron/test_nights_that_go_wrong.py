@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from npc.records.history import History
+from npc.records.history import INDEXES, History
 from npc.records.record import Record, replace
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC
@@ -167,7 +167,7 @@ def test_a_full_disk_leaves_whole_rows_and_the_next_night_makes_up_for_it(site: 
 
     full = site.start("n3,n4")
     until(lambda: bool(site.nights()[1:] and site.nights()[1].parts), "it measures", 60)
-    (site.history / ".cache.sqlite").unlink()  # or it would make room: it can be done without
+    shutil.rmtree(site.history / INDEXES)  # or it would make room: it can be done without
     with (site.history / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
         while True:
             filler.write(bytes(4096))

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,7 @@ from npc.figures import chart as charts
 from npc.figures.scale import RATIOS, count_scale
 from npc.machine.fabric import natural
 from npc.page.blocks import Figure
-from npc.records.history import CACHE
+from npc.records.history import INDEXES
 from npc.records.record import COLUMNS, Record, replace, save_csv
 from npc.records.run import read_run
 from npc.records.units import format_quantity
@@ -823,7 +824,7 @@ def test_without_a_value_the_history_here_is_meant_and_on_a_terminal_it_says_wha
     tmp_path: Path, folders: Mapping[str, Path]
 ) -> None:
     (tmp_path / "history").symlink_to(folders["history"])
-    (folders["history"] / "fuchs" / CACHE).unlink()  # it is read as for the first time
+    shutil.rmtree(folders["history"] / "fuchs" / INDEXES)  # it is read as for the first time
     save_csv(records("stream", "triad", 78e9), tmp_path / "records.csv")
     mine, theirs = os.openpty()
     try:

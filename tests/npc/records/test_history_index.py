@@ -7,7 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from multiprocessing import get_context
 from pathlib import Path
 from typing import IO
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from npc.cron.judge import judge_last_night, replay
 from npc.cron.series import panel
 from npc.records import history_reading
-from npc.records.history import INDEXES, History, HistoryRow
+from npc.records.history import INDEXES, History, HistoryRow, night_name, of_night
 from npc.records.history_columns import HistoryColumns
 from npc.records.history_index import FileIndex, file_state, index_path, load_index, time_text
 from npc.records.history_reading import header_of, make_index, microseconds, record_of
@@ -135,6 +135,25 @@ def test_of_what_real_machines_measured_it_says_what_the_records_say(run: str, t
     see_the_same(tmp_path)
     by_index, by_records = panel(History(tmp_path).points()), panel(plain_points(tmp_path))
     assert judge_last_night(by_index, "p") == judge_last_night(by_records, "p")
+
+
+@pytest.mark.slow
+def test_verdicts_on_real_nights_by_index_and_by_records_are_the_same(tmp_path: Path) -> None:
+    """111 nights of a machine that others used, each with a second draw."""
+    history, begun = History(tmp_path / "fuchs"), datetime(2026, 1, 1, 2, 30, tzinfo=timezone.utc)
+    records: list[Record] = []
+    with (ROOT / "tests/data/nights/shared.csv").open(newline="") as stream:
+        for row in csv.DictReader(stream):
+            time = begun + timedelta(days=int(row["night"]))
+            record = a_record(
+                case=row["series"], value=float(row["value"]), time=time.isoformat(), hosts=("n1",), nodes=1
+            )
+            records += of_night([record], night_name(time), remeasured=row["draw"] == "2")
+    history.append(records)
+    see_the_same(history.folder)
+    by_index, by_records = (panel(points) for points in (history.points(), plain_points(history.folder)))
+    assert list(replay(by_index, "fuchs")) == list(replay(by_records, "fuchs"))
+    assert len(by_index.runs) == 111
 
 
 def test_a_file_that_grew_is_read_from_its_last_row_on(

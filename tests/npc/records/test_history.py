@@ -1,4 +1,4 @@
-"""The history: whole rows only, no row twice, old files too, and a cache that may be lost."""
+"""The history: whole rows only, no row twice, old files too, and an index that may be lost."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class PairSuspect(Suspect):
 class SlowNode(msgspec.Struct, frozen=True):
     """A node that is slower than the median node, as some nodes of its fleet are: a finding, no suspect."""
 
-    #: Its name.
+    #: Name of the node.
     name: str
     #: By how much it is worse than the median node (0.02: 2 % less bandwidth, or 2 % more latency).
     slowdown: float

@@ -40,8 +40,9 @@ class CommonMode:
         self.values = np.full(nights, np.nan)
         #: How many nights it has taken.
         self.nights = 0
-        #: The last night of the median series.
+        #: The last night of the median series, and the one that its alarm began with.
         self.judged: JudgedNight | None = None
+        self.since = -1
         #: By series, how far the last night is from its usual, and its noise (log units); NaN where unknown.
         self.from_usual = self.sigma = np.full(len(keys), np.nan)
 
@@ -54,7 +55,11 @@ class CommonMode:
         self.values[self.nights] = middle[0]
         self.nights += 1
         # many series are as good as a second draw
-        self.judged = self._steps.night(middle, middle)
+        self.judged = judged = self._steps.night(middle, middle)
+        if judged.alarm[0] >= 0:
+            self.since = -1
+        elif self.since < 0:
+            self.since = first_low(self.values[: self.nights] - judged.location[0], float(judged.effect[0]))
 
     def event(self, panel: Panel) -> CommonEvent | None:
         """What the last night's series have in common, if that is worse than usual."""
@@ -62,8 +67,9 @@ class CommonMode:
         if judged is None or np.isnan(values[-1]):
             return None
         effect, score, night = float(judged.effect[0]), float(judged.score[0]), -1
-        if score >= self._threshold:
-            verdict, night = Verdict.DEGRADED, first_low(values - judged.location[0], effect)
+        if self.since >= 0:
+            verdict, night = Verdict.DEGRADED, self.since
+            effect = effect if score >= self._threshold else float(judged.alarm[0])
         elif (change := changed(values)) and change.effect < 0:
             verdict, effect, score, night = Verdict.CHANGED, change.effect, change.score, change.night
         elif judged.tonight[0] >= self._watched and effect <= -MIN_EFFECT:

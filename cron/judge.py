@@ -30,7 +30,15 @@ from npc.cron.fleet_nights import FleetNights
 from npc.cron.localise import localise_nights
 from npc.cron.missed import MissedSeries
 from npc.cron.series import Panel, direction, logarithm
-from npc.cron.step_detection import AGAIN, MIN_NIGHTS, WINDOW, JudgedNight, StepDetection, first_low
+from npc.cron.step_detection import (
+    AGAIN,
+    HEALING,
+    MIN_NIGHTS,
+    WINDOW,
+    JudgedNight,
+    StepDetection,
+    first_low,
+)
 from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.cron.worse_nodes import unlike_nodes
 from npc.machine.fabric import Topology
@@ -61,7 +69,7 @@ RULE: Final = (
     f"reference: up to {WINDOW} quiet nights since the last acceptance, {MIN_NIGHTS} at least; what is lower "
     f"than all but {AGAIN:.0%} of them is measured again",
     f"DEGRADED: score {THRESHOLD:g} and false discovery rate {FALSE_DISCOVERY:g} over all series, low in two "
-    "of three nights, by 2 % at least",
+    f"of three nights, by 2 % at least; until the mean of {HEALING} nights is as before, or it is accepted",
     f"CHANGED: another level by 2 % at least, score {changes.THRESHOLD:g}",
     f"FAIL: beyond a band of platform.toml (the re-measurement too), or in {LASTING} of 3 nights worse than "
     f"the accepted baseline by {TOLERANCE:.0%}",
@@ -87,6 +95,8 @@ class DetectionState(NamedTuple):
     fleet: FleetNights
     #: By series, the night that its accepted baseline counts from; -1 where that is the beginning.
     begins: Integers
+    #: By series, the night that it is DEGRADED since; -1 where it is not.
+    degraded_since: Integers
 
 
 def detect_steps(
@@ -100,6 +110,7 @@ def detect_steps(
     values = np.full((series, nights), np.nan)
     begins, missed = _begins(panel, baselines), MissedSeries(panel)
     fleet = FleetNights(panel, begins, nodes)
+    degraded_since = np.full(series, -1)
     for t in range(nights):
         fleet.night(t)
         restarted = begins == t
@@ -110,8 +121,13 @@ def detect_steps(
         values[:, t] = np.where(np.isnan(first[:, t]), np.nan, judged.value)
         common_mode.night(values[:, t], judged)
         hit = first[:, t] < limit
+        degraded_since[judged.alarm >= 0] = -1
+        for s in np.flatnonzero(_evident(judged) & (degraded_since < 0)).tolist():
+            from_usual = values[s, : t + 1] - judged.location[s]
+            degraded_since[s] = first_low(from_usual, float(judged.effect[s]))
+        until_now, missing = values[:, : t + 1], missed.night(t)
         yield DetectionState(
-            values[:, : t + 1], common_mode, judged, limit, hit, missed.night(t), fleet, begins
+            until_now, common_mode, judged, limit, hit, missing, fleet, begins, degraded_since
         )
 
 
@@ -193,14 +209,11 @@ def _night_verdict(
     topology: Topology | None,
 ) -> NightVerdict:
     """The verdict on the last night of a panel; state: of step detection after that night."""
-    degraded = _degraded(state.judged)
     begins = np.where(state.begins < len(panel.runs), state.begins, -1)  # of a later night: not yet
     measured = np.flatnonzero(panel.has_values()).tolist()
     keys = [panel.keys[s] for s in measured]
     verdicts = [
-        _series_verdict(
-            panel, s, state, bool(degraded[s]), baselines.get(key), band_of(key, bands, keys), int(begins[s])
-        )
+        _series_verdict(panel, s, state, baselines.get(key), band_of(key, bands, keys), int(begins[s]))
         for s, key in zip(measured, keys, strict=True)
         if (panel.has_record(s) or state.missed[s])
         and not _is_given_up(panel, s, baselines.get(key))
@@ -288,20 +301,22 @@ def _is_invalid_sent(panel: Panel, s: int) -> bool:
     return sender and bool(np.isnan(panel.value[s, -1])) and bool(panel.lies(s))
 
 
-def _degraded(judged: JudgedNight) -> Booleans:
-    """Which series are DEGRADED, by threshold and by Benjamini and Hochberg over all that could be judged."""
+def _evident(judged: JudgedNight) -> Booleans:
+    """Which series are evidently worse, by threshold and by Benjamini and Hochberg over all that could be
+    judged."""
+    evident = judged.score >= THRESHOLD
+    if not evident.any():
+        return evident
     tested = ~np.isnan(judged.location)
-    degraded = np.zeros(len(tested), dtype=bool)
     chances = [upper_tail(value) if value > 0 else 1.0 for value in judged.score[tested].tolist()]
-    degraded[tested] = np.array(false_discovery(chances)) <= FALSE_DISCOVERY
-    return degraded & (judged.score >= THRESHOLD)
+    evident[tested] &= np.array(false_discovery(chances)) <= FALSE_DISCOVERY
+    return evident & tested
 
 
 def _series_verdict(
     panel: Panel,
     s: int,
     state: DetectionState,
-    degraded: bool,
     baseline: Baseline | None,
     band: Band | None,
     begin: int,
@@ -331,11 +346,8 @@ def _series_verdict(
         return verdict_with(
             verdict=Verdict.FAIL, reason=reason, direction="worse", since=_since(panel, s, state)
         )
-    if degraded and direction(key):
-        reason = f"worse in two of three nights, score {healthy.score:.1f}"
-        return verdict_with(
-            verdict=Verdict.DEGRADED, reason=reason, direction="worse", since=_since(panel, s, state)
-        )
+    if state.degraded_since[s] >= 0 and direction(key):
+        return _degraded(panel, s, state, healthy)
     if change := changed(state.values[s, max(begin, 0) :]):
         return _changed(panel, s, healthy, change._replace(night=change.night + max(begin, 0)))
     if state.judged.tonight[s] >= WATCHED and direction(key):
@@ -358,6 +370,19 @@ def _with_disturbance(series: SeriesVerdict) -> SeriesVerdict:
         series,
         verdict=Verdict.INVALID if bad else series.verdict,
         reason="; ".join(filter(None, (series.reason, taken([series.disturbed])))),
+    )
+
+
+def _degraded(panel: Panel, s: int, state: DetectionState, healthy: SeriesVerdict) -> SeriesVerdict:
+    since = panel.runs[state.degraded_since[s]]
+    if state.judged.score[s] >= THRESHOLD:
+        reason, effect = f"worse in two of three nights, score {state.judged.score[s]:.1f}", healthy.effect
+    else:
+        reason = f"worse since {since}, and the mean of {HEALING} nights is not as before yet"
+        usual = state.judged.location[s]
+        effect = panel.relative(s, usual, usual + state.judged.alarm[s])
+    return dataclasses.replace(
+        healthy, verdict=Verdict.DEGRADED, reason=reason, effect=effect, direction="worse", since=since
     )
 
 

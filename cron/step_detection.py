@@ -13,8 +13,11 @@ Fundamentals of Statistical Signal Processing II, 1998, section 4.4), R being th
 
 No night counts for more than a few σ, unless another of the three is as low. δ is judged by the root mean
 square of the δ of all quiet nights, each made with what was known then: waves, levels and drifts are in it by
-themselves. The score is Student's t of δ over that, as a standard normal. Nights that are part of an alarm
-are not quiet: neither a fault nor a repair becomes normal by waiting.
+themselves. The score is Student's t of δ over that, as a standard normal.
+
+An alarm begins with a score above the threshold and lasts until the mean of a week is the usual again, or
+until somebody accepts the new level. Its nights are not quiet: neither a fault nor a repair becomes normal by
+waiting, however small its nights' scores are.
 """
 
 from __future__ import annotations
@@ -42,6 +45,10 @@ AGAIN: Final = 0.05
 CAP: Final = 3.5
 #: Of two draws of a night that are further apart (σ) the better one counts, of others their mean.
 CONTRADICTION: Final = 2.0
+#: Nights whose mean ends an alarm: a week, so that what repeats weekly is in it once.
+HEALING: Final = 7
+#: Standard errors that the mean of a healed week may be off.
+HEALED: Final = 2.0
 #: Logarithms that are no further apart are of one value.
 NO_STEP: Final = 1e-9
 #: Nobody is called for less: log(1.02).
@@ -70,6 +77,8 @@ class JudgedNight(NamedTuple):
     effect: Floats
     #: What the last night counts with (log units).
     value: Floats
+    #: Mean of the nights of an alarm that lasts, against `location` (log units); 0 for no alarm.
+    alarm: Floats
 
 
 class StepDetection:
@@ -82,7 +91,8 @@ class StepDetection:
         """threshold: from which score on a series is not quiet."""
         self._threshold = threshold
         self._nights = np.full((4, series, WINDOW + EVIDENCE), np.nan)  # the quiet ones, then the evidence
-        self._grown = np.zeros(series, dtype=np.intp)
+        self._grown, self._alarm_nights = np.zeros((2, series), dtype=np.intp)
+        self._alarm, self._week = np.zeros(series), np.full((series, HEALING), np.nan)
         self.limit, self._location, self._sigma, self._spread, self._dof = np.full((5, series), np.nan)
         self._expect, self._weights = (
             np.full((series, *n), np.nan) for n in ((BEFORE, EVIDENCE), (EVIDENCE, 1))
@@ -91,6 +101,7 @@ class StepDetection:
     def restart(self, which: Booleans) -> None:
         """Forget everything about some series: somebody accepted that a new time has begun for them."""
         self._nights[:, which] = self._location[which] = self.limit[which] = np.nan
+        self._alarm[which] = 0.0
 
     def night(self, first: Floats, again: Floats) -> JudgedNight:
         """Judge a night by its draws (S values each, NaN where there is none), and remember it."""
@@ -105,14 +116,40 @@ class StepDetection:
         sense = np.sign(step)[:, None]
         low = sense * last >= np.maximum(sense * last.mean(axis=1, keepdims=True) / 2, MIN_EFFECT)
         lasting = (low.sum(axis=1) >= 2) & low[:, -1]
-        nights[_ODD, lasting & (np.abs(evidence) >= self._threshold), WINDOW:] = 1
+        evident = lasting & (np.abs(evidence) >= self._threshold)
+        self._follow_alarms(measured, off, np.where(evident, sense[:, 0], 0.0))
         return JudgedNight(
             self._location, self._sigma, known,
             score=np.where(lasting, evidence, 0.0).clip(0.0),
             tonight=np.nan_to_num(normal_score(-off[:, -1] / self._sigma, self._dof)).clip(0.0),
             effect=np.where(lasting, np.median(last, axis=1), np.nan_to_num(off[:, -1])),
             value=nights[_VALUE, :, -1],
+            alarm=self._alarm.copy(),
         )  # fmt: skip
+
+    def _follow_alarms(self, measured: Booleans, off: Floats, evident: Floats) -> None:
+        """Begin, go on with and end alarms.
+
+        off: the last nights, against the usual. evident: sense of the step that tonight's score tells; 0 for
+        none.
+        """
+        begins = (evident != 0) & (evident * self._alarm <= 0)
+        goes_on = measured & (self._alarm != 0) & ~begins
+        middle = evident * np.median(off[:, -EVIDENCE:], axis=1)
+        self._alarm[begins] = (evident * middle.clip(MIN_EFFECT))[begins]
+        self._alarm_nights[begins], self._week[begins] = EVIDENCE, np.nan
+        self._nights[_ODD, begins, WINDOW:] = self._nights[_ODD, goes_on, -1] = 1
+
+        sense, sigma, rows = np.sign(self._alarm[goes_on]), self._sigma[goes_on], np.flatnonzero(goes_on)
+        level, tonight = sense * self._alarm[rows], sense * off[rows, -1]  # positive for both senses
+        self._alarm_nights[rows] += 1
+        self._alarm[rows] += sense * (tonight.clip(0.0) - level) / self._alarm_nights[rows]
+        self._week[rows, :-1] = self._week[rows, 1:]
+        # A night counts as the alarm's level at most: one outlier does not put off the end by more.
+        self._week[rows, -1] = np.clip(tonight, -CAP * sigma, level)
+        error = HEALED * sigma / math.sqrt(HEALING)
+        as_usual = self._week[rows].mean(axis=1) <= np.maximum(MIN_EFFECT / 2, error)
+        self._alarm[rows[as_usual & (evident[rows] == 0)]] = 0.0
 
     def _remember(self, measured: Booleans, first: Floats, again: Floats) -> Integers:
         """Append tonight; the night that leaves the evidence becomes one of the past, if it was quiet."""

@@ -13,7 +13,7 @@ import pytest
 
 from npc.cron.acceptance import InvalidAcceptance, accept, baselines_of, read_acceptances
 from npc.cron.acceptance_bands import band_of, bands_of
-from npc.cron.judge import THRESHOLD, judge_last_night
+from npc.cron.judge import THRESHOLD, judge_last_night, replay
 from npc.cron.localise import localise_nights
 from npc.cron.series import label, matches, panel
 from npc.cron.step_detection import StepDetection
@@ -202,6 +202,45 @@ def test_a_lasting_fault_does_not_become_normal_by_itself() -> None:
     verdict = of(points([*quiet(40), *(0.9 * value for value in quiet(200, 2))]))
     assert (verdict.verdict, verdict.since) == (Verdict.DEGRADED, "night040")
     assert verdict.reference == pytest.approx(1e9, rel=0.01)
+
+
+def verdicts_by_night(values: Sequence[Sequence[float]]) -> list[dict[str, SeriesVerdict]]:
+    """Of each night, the series' verdicts by case."""
+    nights = replay(panel(every_series(values)), "fuchs")
+    return [{series.key.case: series for series in night.series} for night in nights]
+
+
+@pytest.mark.slow
+def test_a_fault_that_stays_is_degraded_until_a_week_is_as_before() -> None:
+    """5 % less, with 2 % of noise, for 90 nights: single nights are often as good as before.
+
+    Eight series: what more have in common is one event.
+    """
+    first, _, _ = noise.nights("independent", np.random.default_rng(1), (8, 220), outliers=0.0)
+    first[:, 100:190] += math.log(0.95)
+    nights = verdicts_by_night(np.exp(first).tolist())
+    begun = [case for case, series in nights[150].items() if series.verdict is Verdict.DEGRADED]
+    assert len(begun) >= 5
+    for case in begun:
+        of_case = [night[case] for night in nights]
+        assert all(series.verdict is Verdict.DEGRADED for series in of_case[150:190])
+        assert {series.since for series in of_case[150:190]} == {of_case[150].since}, "it does not move"
+        assert of_case[150].since >= "night096"
+        assert of_case[189].effect == pytest.approx(-0.05, abs=0.04)
+        healed = [series.verdict is not Verdict.DEGRADED for series in of_case[190:]]
+        assert healed == sorted(healed) and not healed[0] and healed[12], "once and for all"
+
+
+def test_a_fault_of_every_other_night_is_one_fault_and_three_good_nights_heal_nothing() -> None:
+    nights = [*quiet(40), 0.8, 0.8, *([1.0, 0.8] * 10), 1.0, 1.0, 1.0]
+    by_night = [night["c0"] for night in verdicts_by_night([nights])]
+    assert {(series.verdict, series.since) for series in by_night[42:]} == {(Verdict.DEGRADED, "night040")}
+    verdict = by_night[-1]
+    assert "the mean of 7 nights is not as before yet" in verdict.reason
+    assert verdict.effect == pytest.approx(-0.1, abs=0.03), "how bad it was on the average"
+    assert of(points([*nights, *quiet(6, 4)])).verdict is Verdict.PASS
+    missed = judged(points([*nights[:45], None]))
+    assert missed.series[0].verdict is Verdict.MISSING, "nobody knows whether it is still so"
 
 
 def test_missing_and_invalid_are_no_pass() -> None:
@@ -528,6 +567,19 @@ def test_everything_slower_for_three_nights_is_degraded_and_one_worse_still_stan
     assert night.common and night.common.verdict is Verdict.DEGRADED
     assert night.common.since == "night057"
     assert [series.key.case for series in night.series if series.verdict is Verdict.DEGRADED] == ["c7"]
+
+
+@pytest.mark.slow
+def test_what_is_slower_together_stays_degraded_until_it_heals() -> None:
+    nights = many(120, 5)
+    for row in nights:
+        row[60:90] = [0.94 * value for value in row[60:90]]
+        row[75] /= 0.94
+    for end, worse in ((76, True), (80, True), (90, True), (97, False), (110, False)):
+        event = in_one_history([row[:end] for row in nights]).common
+        is_worse = bool(event) and event.verdict is Verdict.DEGRADED
+        assert is_worse == worse, end
+        assert not worse or (event and event.since == "night060")
 
 
 # -- blame ----------------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 """Change points: has a series another level than it had when it was last accepted, and since which night?
 
-The nights, logarithms, are split where least squares put the change, freed of single outliers. How far the
-mean of the nights since then lies from that of the nights before is judged as a step is
-(`npc.cron.step_detection`): by the spread of the very same statistic over the past, the means of as many
-nights in a row, and by as many degrees of freedom as those are worth. What has wandered before may wander
-on. If nothing is clear there, the nights before are split again, and so on, since what comes slowly or in
-several steps has an earlier beginning.
+The nights, logarithms, are split where least squares put the change, freed of single outliers. The means of
+the two levels are compared by Student's t: nights that resemble each other count for less (`memory`), and the
+evidence grows with the nights on both sides. It grows to a limit: levels may always differ by a share of the
+noise (`WANDER`), and as much as the means of as many nights in a row have differed before. If nothing is
+clear there, the nights before are split again, and so on, since what comes slowly or in several steps has an
+earlier beginning.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from npc.cron.step_detection import MIN_EFFECT, spread
+from npc.cron.step_detection import CAP, MIN_EFFECT, autocorrelation, resolution, spread
 from npc.statistics.arrays import Floats
 from npc.statistics.distributions import normal_score
-from npc.statistics.mixture import MIN_NOISE
 
 #: Score of a change: a chance of 1 in 300 000, since every night asks again, at every place.
 THRESHOLD: Final = 4.5
@@ -26,8 +25,15 @@ THRESHOLD: Final = 4.5
 MIN_NIGHTS: Final = 7
 #: Nights before the newest that are looked at, at most.
 WINDOW: Final = 730
-#: The past has to hold as many stretches, one after the other, as the nights whose mean is judged are long.
+#: So many stretches, one after the other, the past has to hold to tell how their means wander.
 STRETCHES: Final = 8
+#: Standard deviations between the tenths of normal noise.
+TENTHS: Final = 2.563
+#: An autocorrelation of n nights is chance below this over √n.
+BY_CHANCE: Final = 1.5
+#: Levels may differ by this share of a night's standard deviation, though that was never seen: without
+#: this, healthy noise with an autocorrelation of 0.9 is CHANGED every fourth year.
+WANDER: Final = 0.3
 
 
 class Change(NamedTuple):
@@ -58,11 +64,12 @@ def changed(values: Floats) -> Change | None:
     smooth = nights.copy()
     smooth[1:-1] = np.sort((nights[:-2], nights[1:-1], nights[2:]), axis=0)[1]
     while end >= 2 * MIN_NIGHTS:
-        end = split(smooth[:end])
-        score = level_score(nights, end, today)
+        begin = split(smooth[:end])
+        score = level_score(nights[:begin], nights[begin:end], today)
         if score >= THRESHOLD:
-            before, since = np.split(nights, [end])
-            return Change(int(measured[end]), float(np.median(since) - np.median(before)), score)
+            effect = float(np.median(nights[begin:]) - np.median(nights[:begin]))
+            return Change(int(measured[begin]), effect, score)
+        end = begin
     return None
 
 
@@ -75,17 +82,57 @@ def split(nights: Floats) -> int:
     return int(begin[np.argmax(apart**2 / (begin * (count - begin)))])
 
 
-def level_score(nights: Floats, begin: int, today: float) -> float:
-    """Evidence that the level changed with a night; 0 if it did not, or if today's is not another one."""
-    after = nights[begin : 2 * begin]  # how it goes up and down in a longer time is not known
-    stretch = max(min(len(after), begin // STRETCHES), 1)
-    sums = np.cumsum(np.append(0.0, nights[:begin]))
-    means = (sums[stretch:] - sums[:-stretch]) / stretch
-    effect, now = (level - float(means.mean()) for level in (float(after.mean()), today))
+def level_score(before: Floats, after: Floats, today: float) -> float:
+    """Evidence that a level changed, a standard normal score; 0 if it did not.
+
+    It did not either if today's level is the old one.
+
+    before, after: the nights of both levels, logarithms. today: median of the newest nights.
+    """
+    least = float(resolution(before[None])[0, 0])
+    before, after = without_outliers(before, least), without_outliers(after, least)
+    usual = float(before.mean())
+    effect, now = float(after.mean()) - usual, today - usual
     if min(abs(effect), math.copysign(now, effect * now)) < MIN_EFFECT:
         return 0.0
-    same_way = math.copysign(1.0, -effect) * (means - means.mean())
-    (usual,), (dof,) = spread(same_way[None], MIN_NOISE)
-    # The mean of the past and its spread are both estimated, from `dof` + 1 stretches.
-    known = math.sqrt(max(dof - 1, 0.0) / (dof + 1))
-    return float(normal_score(abs(effect) * known / usual, dof))
+    noise = np.append(before - usual, after - after.mean())
+    tau, dof = memory(noise)
+    variance = max(before.var(ddof=1), (noise**2).sum() / (len(noise) - 2), least**2)
+    error = math.sqrt(variance * (tau / len(before) + tau / len(after) + WANDER**2))
+    ups_and_downs = wandering(before * math.copysign(1.0, -effect), len(after), least)
+    return float(normal_score(abs(effect) / max(error, ups_and_downs), dof))
+
+
+def wandering(before: Floats, count: int, least: float) -> float:
+    """How far means of `count` nights in a row, or of as many as the past has `STRETCHES` times, have been
+    from each other: root mean square, of those that were lower if that is more."""
+    stretch = max(min(count, len(before) // STRETCHES), 1)
+    sums = np.cumsum(np.append(0.0, before))
+    means = (sums[stretch:] - sums[:-stretch]) / stretch
+    (usual,), _ = spread((means - means.mean())[None], least / math.sqrt(stretch))
+    return float(usual)
+
+
+def without_outliers(nights: Floats, least: float) -> Floats:
+    """The nights, none further from their median than noise reaches."""
+    low, middle, high = np.quantile(nights, (0.1, 0.5, 0.9))
+    sigma = max(1.4826 * float(np.median(np.abs(nights - middle))), float(high - low) / TENTHS, least)
+    return nights.clip(middle - CAP * sigma, middle + CAP * sigma)
+
+
+def memory(nights: Floats) -> tuple[float, float]:
+    """Integrated autocorrelation time, 1 at least: so many nights are worth an independent one; and the
+    degrees of freedom of a variance that is estimated with it.
+
+    The sum ends where two lags in a row are no more than chance (Geyer, Statistical Science 7, 1992, section
+    3.3); its bias and its error are those of Sokal (Functional Integration, 1997, section 3) and Wolff
+    (Comput. Phys. Commun. 156, 2004).
+    """
+    count = len(nights)
+    lags = autocorrelation(nights[None], max(count // 2, 3))[0]
+    chance = lags[1:] < BY_CHANCE / math.sqrt(count)
+    ends = np.flatnonzero(chance[:-1] & chance[1:])
+    window = int(ends[0]) if len(ends) else len(lags) - 1
+    width = 2 * window + 1
+    tau = (1 + 2 * float(lags[1 : window + 1].sum())) * (1 + width / count)
+    return max(tau, 1.0), max(count / width - 2, 1.0)

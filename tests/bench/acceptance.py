@@ -75,11 +75,15 @@ class Noise(NamedTuple):
 
 
 class Simulated(NamedTuple):
-    """S × T scores of step detection, and what the nights count with; the share of nights that were measured
-    again after `KNOWN_NIGHTS`."""
+    """What step detection made of S series in T nights."""
 
+    #: S × T scores.
     scores: Floats
+    #: S × T: whether an alarm lasts.
+    alarms: NDArray[np.bool_]
+    #: S × T: what the nights count with.
     values: Floats
+    #: Share of the nights after `KNOWN_NIGHTS` that were measured again.
     again: float
 
 
@@ -90,12 +94,12 @@ def simulate(
     fault = np.log1p(-step) * np.clip(np.arange(1 + last - shape[1], 1 + last) / nights, 0.0, 1.0)
     first, second, _ = noise.nights(kind, np.random.default_rng(seed), shape, fault)
     steps = StepDetection(shape[0], THRESHOLD)
-    scores, values, hits = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
+    (scores, values), (alarms, hits) = np.zeros((2, *shape)), np.zeros((2, *shape), dtype=bool)
     for t in range(shape[1]):
         hits[:, t] = first[:, t] < steps.limit
         judged = steps.night(first[:, t], np.where(hits[:, t], second[:, t], np.nan))
-        scores[:, t], values[:, t] = judged.score, judged.value
-    return Simulated(scores, values, float(hits[:, KNOWN_NIGHTS:].mean()))
+        scores[:, t], values[:, t], alarms[:, t] = judged.score, judged.value, judged.alarm < 0
+    return Simulated(scores, alarms, values, float(hits[:, KNOWN_NIGHTS:].mean()))
 
 
 def best_scores(kind: str, seed: int, shape: tuple[int, int], step: float = 0.0) -> Floats:
@@ -345,7 +349,7 @@ def judged_table(pool_map: Callable[..., list[Any]], series: int) -> bool:
     for kind in noise.ALL:
         seeds = range(max(series // chunk[0], 1))
         quiet = pool_map(simulate, [(kind, seed, chunk) for seed in seeds])
-        alarms = sum(beginnings(scored.scores[:, KNOWN_NIGHTS:] >= THRESHOLD) for scored in quiet)
+        alarms = sum(beginnings(scored.alarms[:, KNOWN_NIGHTS:]) for scored in quiet)
         rate = alarms / (chunk[0] * len(seeds))
         again = float(np.mean([scored.again for scored in quiet]))
         within_three, in_two = (

@@ -469,7 +469,7 @@ def test_many_series_at_once_need_more_evidence_each() -> None:
 @pytest.mark.parametrize("kind", ["AR(1), 0.9", "weekly wave", "two levels", "skewed (gamma, 2)"])
 def test_healthy_series_are_left_alone_whatever_their_noise(kind: str) -> None:
     year = simulate(kind, 1, (60, 60 + 365))
-    assert beginnings(year.scores[:, 60:] >= THRESHOLD) <= 9  # 3 at 0.05 a year; Poisson's 99.9 %
+    assert beginnings(year.alarms[:, 60:]) <= 9  # 3 at 0.05 a year; Poisson's 99.9 %
     assert year.again < 0.1
 
 

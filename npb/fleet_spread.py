@@ -39,6 +39,9 @@ _TIMES: Final = 2.0
 #: 1.1 % of Perlmutter and 1.7 % of Frontier.
 KNOWN_SPREAD: Final = 0.014
 _KNOWN_NODES: Final = 6
+#: Nodes differ where their levels vary by so many times what noise explains; less than that is considered with
+#: the noise (`npc.statistics.localiser.node_spread`).
+_MORE_THAN_NOISE: Final = 1.4
 #: Levels of nodes within so many τ are usual.
 _USUAL: Final = 3.0
 #: Huber's constant: a residual counts up to so many σ. Steps until the fit has settled.
@@ -144,11 +147,14 @@ def spread_of(level: Floats, error: Floats) -> Spread:
     # The standard error of a variance by the median absolute deviation is 2.33/√n of it. Where the middle
     # of the fleet differs by no more than noise, its nodes are equal: a slow tail is bad nodes or noise.
     error_of_middle = 2.33 / math.sqrt(len(rest))
-    real = max(variance - noise, 0.0) if of_middle > noise * (1 + 2 * error_of_middle) else 0.0
+    at_least = noise * max(1 + 2 * error_of_middle, _MORE_THAN_NOISE)
+    real = max(variance - noise, 0.0) if of_middle > at_least else 0.0
     slowest = (float(np.max(rest)) - middle) * math.sqrt(real / variance) if variance else 0.0
     limit = slowest + _widest_gap(real, len(rest), slowest)
     beyond[known] = -level[known] - middle > limit
-    tau = math.sqrt(of_middle - noise) if of_middle > noise * (1 + 3 * error_of_middle) else 0.0
+    tau = (
+        math.sqrt(of_middle - noise) if of_middle > max(at_least, noise * (1 + 3 * error_of_middle)) else 0.0
+    )
     own_share[known] = tau**2 / (tau**2 + error[known] ** 2)
     return Spread(beyond, own_share, tau)
 

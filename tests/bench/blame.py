@@ -2,7 +2,7 @@
 
 A fat tree of 4096 nodes, 32 below each leaf switch. Measurements have normal noise, and one in a hundred
 is an outlier, 10 to 50 % low. Each trial does what npb does: random rounds, the worst pairs once more, the
-verdict; `--plain` leaves out the second measurement. A trial counts if the culprits, all of them, are named
+verdict; then fleets whose nodes differ for good, healthy and with bad nodes. `--plain` leaves out the second measurement. A trial counts if the culprits, all of them, are named
 before anybody else; on the healthy machine, if nobody is named.
 """
 
@@ -101,6 +101,117 @@ def trial(seed: int, scenario: Scenario, nodes: int, rounds: int, noise: float, 
     return BlameOutcome(set(named[: len(culprits)]) == culprits, right, len(named) - right)
 
 
+#: Quantiles of log GEMM times on 516 GPUs of Frontier about their median, slow is negative
+#: (hpcgroup/perf-variability-ipdps26, IPDPS 2026).
+FRONTIER = (
+    (0.0, 0.002, 0.006, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0),
+    (
+        -0.0754,
+        -0.0734,
+        -0.0502,
+        -0.0469,
+        -0.0414,
+        -0.0333,
+        -0.025,
+        -0.0107,
+        0.0,
+        0.0085,
+        0.0225,
+        0.03,
+        0.0528,
+    ),
+)
+#: Spreads of fleets: normal with this standard deviation, or by their quantiles.
+SPREADS: dict[str, float | None] = {"0": 0.0, "0.5 %": 0.005, "1 %": 0.01, "2 %": 0.02, "Frontier": None}
+#: Healthy readings in log units, as a function of a generator and their number.
+NOISES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "normal": lambda draw, count: 0.005 * draw.standard_normal(count),
+    "log-normal": lambda draw, count: -0.03 * np.exp(0.8 * draw.standard_normal(count)),
+    "gamma": lambda draw, count: -0.03 * draw.gamma(1.0, 1.0, count),
+    "congestion": lambda draw, count: (
+        0.01 * draw.standard_normal(count) - (draw.random(count) < 0.08) * draw.uniform(0.05, 0.8, count)
+    ),
+    "Student": lambda draw, count: 0.01 * draw.standard_t(3, count),
+    "lottery": lambda draw, count: 0.01 * draw.standard_normal(count) - 0.12 * (draw.random(count) < 0.3),
+}
+
+
+def fleet_trial(
+    seed: int, nodes: int, spread: str, noise: str, losses: tuple[float, ...] = ()
+) -> BlameOutcome:
+    """One run of a fleet whose nodes differ for good. A pair is as fast as its slower node: not the model of the
+    rule, which adds. losses: of bad nodes, below the slowest of the others."""
+    draw = np.random.default_rng(seed)
+    names = [f"n{i:04d}" for i in range(nodes)]
+    deviation = SPREADS[spread]
+    levels = (
+        np.interp(draw.random(nodes), *FRONTIER)
+        if deviation is None
+        else deviation * draw.standard_normal(nodes)
+    )
+    bad = draw.choice(nodes, len(losses), replace=False)
+    levels[bad] = levels.min() + np.log1p(-np.array(losses))
+
+    def measure(pairs: Sequence[tuple[int, int]]) -> list[float]:
+        server, client = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+        logarithms = np.minimum(levels[server], levels[client]) + NOISES[noise](draw, len(pairs))
+        return list((TYPICAL * np.exp(logarithms)).tolist())
+
+    pattern = "all" if nodes <= 64 else "sample:16"
+    results = [
+        PairResult(names[a], names[b], value, round=number)
+        for number, pairs in enumerate(schedule(pattern, names, seed=seed))
+        for (a, b), value in zip(pairs, measure(pairs), strict=True)
+    ]
+    again = worst_pairs(results)
+    values = measure([(int(a[1:]), int(b[1:])) for a, b in again]) if again else []
+    results += [PairResult(a, b, value, attempt=1) for (a, b), value in zip(again, values, strict=True)]
+    named = [suspect.name for suspect in localise_pairs(results).suspects]
+    right = len({names[i] for i in bad}.intersection(named))
+    return BlameOutcome(right == len(losses), right, len(named) - right)
+
+
+#: Fleets with bad nodes: nodes, spread, losses.
+BAD_FLEETS = (
+    (6, "1 %", (0.15, 0.15)),
+    (8, "1 %", (0.1, 0.5)),
+    (16, "1 %", (0.1, 0.1, 0.5)),
+    (8, "1 %", (0.1,)),
+    (64, "0", (0.05,)),
+    (64, "0.5 %", (0.05,)),
+    (256, "1 %", (0.05,)),
+    (1000, "1 %", (0.05,)),
+    (64, "2 %", (0.1,)),
+    (256, "Frontier", (0.1,)),
+)
+
+
+def fleets(trials: int) -> bool:
+    """Print how often an innocent is named in healthy fleets, and how often bad nodes all are; whether the first
+    is below 1 %, as far as so many trials can tell, and the second at least 95 %."""
+    print(
+        "\nhealthy fleets: runs in which an innocent is named\nnodes spread     noise        trials  innocents"
+    )
+    healthy = [(nodes, spread, "normal", ()) for nodes in (8, 16, 64, 256, 1000) for spread in SPREADS]
+    healthy += [(nodes, "0", noise, ()) for nodes in (8, 16, 64, 256, 1000) for noise in list(NOISES)[1:]]
+    good = True
+    for nodes, spread, noise, losses in [
+        *healthy,
+        *((nodes, spread, "normal", losses) for nodes, spread, losses in BAD_FLEETS),
+    ]:
+        count = max(trials * 16 // max(nodes, 16), 8)
+        with Pool() as pool:
+            how = partial(fleet_trial, nodes=nodes, spread=spread, noise=noise, losses=losses)
+            outcomes = pool.map(how, range(count), chunksize=4)
+        innocent = sum(outcome.innocent > 0 for outcome in outcomes)
+        right = sum(outcome.first for outcome in outcomes)
+        bad = " and ".join(f"{loss:.0%}" for loss in losses)
+        text = f"  bad {bad}: all named in {right / count:.1%}" if losses else ""
+        print(f"{nodes:5} {spread:10} {noise:12} {count:6}  {innocent / count:.1%}{text}", flush=True)
+        good &= innocent <= 0.01 * count + 2 * (0.01 * count) ** 0.5 and right >= 0.95 * count
+    return good
+
+
 Run = Callable[..., list[BlameOutcome]]
 
 
@@ -165,6 +276,7 @@ def main() -> int:
 
         good = scenarios(run, options.trials, not options.plain)
         table(run, not options.plain, max(options.trials // 30, 1))
+    good &= fleets(options.trials)
     print(
         f"\n{'measured' if not options.plain else 'not measured'} again before judging; "
         f"{time.perf_counter() - started:.0f} s"

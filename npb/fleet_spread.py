@@ -35,12 +35,11 @@ BEYOND: Final = 4.2
 _FEW_NODES: Final = 4.0
 #: …and at least so many times as far from the median.
 _TIMES: Final = 2.0
-#: τ of a fleet before any of its nodes is seen, and how many nodes that counts for: between the published
-#: 1.1 % of Perlmutter and 1.7 % of Frontier.
-KNOWN_SPREAD: Final = 0.014
-_KNOWN_NODES: Final = 6
-#: Nodes differ where their levels vary by so many times what noise explains; less than that is considered with
-#: the noise (`npc.statistics.localiser.node_spread`).
+#: τ of a fleet before any of its nodes is seen, the widest one published, and how many nodes that counts for.
+KNOWN_SPREAD: Final = 0.017
+_KNOWN_NODES: Final = 8
+#: Nodes differ where their levels vary by so many times what noise explains; less than that is considered
+#: with the noise (`npc.statistics.localiser.node_spread`).
 _MORE_THAN_NOISE: Final = 1.4
 #: Levels of nodes within so many τ are usual.
 _USUAL: Final = 3.0

@@ -2,8 +2,9 @@
 
 A fat tree of 4096 nodes, 32 below each leaf switch. Measurements have normal noise, and one in a hundred
 is an outlier, 10 to 50 % low. Each trial does what npb does: random rounds, the worst pairs once more, the
-verdict; then fleets whose nodes differ for good, healthy and with bad nodes. `--plain` leaves out the second measurement. A trial counts if the culprits, all of them, are named
-before anybody else; on the healthy machine, if nobody is named.
+verdict; `--plain` leaves out the second measurement. A trial counts if the culprits, all of them, are named
+before anybody else; on the healthy machine, if nobody is named. Then fleets whose nodes differ for good,
+healthy and with bad nodes.
 """
 
 from __future__ import annotations
@@ -139,8 +140,8 @@ NOISES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 def fleet_trial(
     seed: int, nodes: int, spread: str, noise: str, losses: tuple[float, ...] = ()
 ) -> BlameOutcome:
-    """One run of a fleet whose nodes differ for good. A pair is as fast as its slower node: not the model of the
-    rule, which adds. losses: of bad nodes, below the slowest of the others."""
+    """One run of a fleet whose nodes differ for good. A pair is as fast as its slower node: not the model of
+    the rule, which adds. losses: of bad nodes, below the slowest of the others."""
     draw = np.random.default_rng(seed)
     names = [f"n{i:04d}" for i in range(nodes)]
     deviation = SPREADS[spread]
@@ -187,11 +188,9 @@ BAD_FLEETS = (
 
 
 def fleets(trials: int) -> bool:
-    """Print how often an innocent is named in healthy fleets, and how often bad nodes all are; whether the first
-    is below 1 %, as far as so many trials can tell, and the second at least 95 %."""
-    print(
-        "\nhealthy fleets: runs in which an innocent is named\nnodes spread     noise        trials  innocents"
-    )
+    """Print how often an innocent is named in healthy fleets, and how often bad nodes all are; whether the
+    first is below 1 %, as far as so many trials can tell, and the second at least 95 %."""
+    print("\nfleets: runs in which an innocent is named\nnodes spread     noise        trials  innocents")
     healthy = [(nodes, spread, "normal", ()) for nodes in (8, 16, 64, 256, 1000) for spread in SPREADS]
     healthy += [(nodes, "0", noise, ()) for nodes in (8, 16, 64, 256, 1000) for noise in list(NOISES)[1:]]
     good = True

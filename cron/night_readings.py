@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 
 from npc.cron.series import Panel, PlacedMedians, case_of, direction
-from npc.records.series import DEVICES, Series
 from npc.statistics.arrays import Booleans, Floats, Integers
 from npc.statistics.localiser import MIN_READINGS
 from npc.statistics.mixture import quantiles
@@ -132,7 +131,7 @@ def placed_cases(panel: Panel) -> PlacedCases:
     for s, key in enumerate(panel.keys):
         if direction(key):
             of_series[s] = cases.setdefault(case_of(key), len(cases))
-            device_of_series[s] = devices.setdefault(device_of(key), len(devices))
+            device_of_series[s] = devices.setdefault(key.device, len(devices))
     rows = np.arange(medians.night.searchsorted(len(panel.runs)))
     rows = rows[of_series[medians.series[rows]] >= 0]
     series, night, place = medians.series[rows], medians.night[rows], medians.place[rows]
@@ -164,11 +163,6 @@ def placed_cases(panel: Panel) -> PlacedCases:
         host_count=np.diff(begins),
         medians=medians,
     )
-
-
-def device_of(key: Series) -> str:
-    """The device of a node that a series is about: ``gpu 3``; empty for none."""
-    return " ".join(f"{name} {key.by_name[name]}" for name in DEVICES if name in key.by_name)
 
 
 def group_equal(*numbers: Integers) -> tuple[Integers, Integers]:

@@ -49,7 +49,7 @@ CORE: Final = "core"
 #: The number of a node's GPU, and of the one that it copies to.
 GPU: Final = "gpu"
 TO_GPU: Final = "to_gpu"
-#: Names of a node's devices: each of them is compared with all others of the fleet.
+#: Names of a node's devices: each of them is compared with the others of the fleet, not with its node.
 DEVICES: Final = (GPU, TO_GPU)
 #: How many other processes used that GPU when it had been measured.
 GPU_PROCESSES: Final = "gpu_processes"
@@ -244,6 +244,12 @@ class Series(NamedTuple):
     def by_name(self) -> dict[str, str]:
         """The values of `params`."""
         return dict(json.loads(self.params))
+
+    @property
+    def device(self) -> str:
+        """The device of a node that it is about: ``gpu 3``; empty for none."""
+        texts = self.by_name
+        return " ".join(f"{name} {texts[name]}" for name in DEVICES if name in texts)
 
     @property
     def order(self) -> tuple[object, ...]:

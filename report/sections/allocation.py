@@ -11,11 +11,24 @@ from npc.figures.allocation import Allocation, maps
 from npc.figures.grid import Grid, GridCell
 from npc.figures.scale import RATIOS
 from npc.machine.fabric import ELSEWHERE, Topology, natural, places
-from npc.page.blocks import LONG, Block, Cell, Column, Figure, Table, Text, count, grid_figure, number
+from npc.page.blocks import (
+    LONG,
+    Block,
+    Cell,
+    Column,
+    Figure,
+    Table,
+    Text,
+    count,
+    grid_figure,
+    number,
+    percent,
+)
 from npc.records.nodes import Hosts
 from npc.records.series import Series
+from npc.records.verdicts import NightDocument, NodeFinding
 from npc.report.history import HistoryView
-from npc.report.nodes import NodeHistory, Nodes
+from npc.report.nodes import NodeHistory, Nodes, by_node
 from npc.report.runs import Report, Run
 from npc.report.sections import present
 
@@ -35,6 +48,9 @@ _COUNTED = (
     "each square is a node, in the column of its rack; its number is that of the nights in which it was "
     "measured, grey is none. Point at a square for its name."
 )
+_BY_DEVICE = (
+    "Devices are compared with the same ones of other nodes, and a node is as bad as the worst of them. "
+)
 _BY_PLACE = "by rack or leaf switch, whose name stands on the left; the first node of a row stands before it"
 
 
@@ -51,8 +67,9 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
     if not nodes:
         return
     where = f": {run.label}" if len(report.runs) > 1 or report.history else ""
-    if len(nodes) == 1:
-        yield _alone(f"All of {run.label} was", nodes[0])
+    (node, *others) = by_node(nodes)
+    if not others:
+        yield _alone(f"All of {run.label} was", node)
         return
     yield _figure(report, f"Health of the nodes{where}", _placed(nodes, report.topology))
 
@@ -69,22 +86,50 @@ def _nodes(run: Run) -> Iterator[NodeHistory]:
 
 
 def _of_history(report: Report, history: HistoryView) -> Iterator[Block]:
+    for document in history.verdicts.values():
+        if document.findings:
+            yield _findings(document)
     for platform in history.platforms:
-        nodes = _placed(history.nodes[platform], report.topology)
+        members = _placed(history.nodes[platform], report.topology)
+        nodes = by_node(members)
         if len(nodes) == 1:
             yield _alone(f"All nights of {platform} were", nodes[0])
         if len(nodes) < 2:
             continue
-        yield _figure(report, f"Health of the nodes of {platform} over all nights", nodes)
+        yield _figure(report, f"Health of the nodes of {platform} over all nights", members)
         months = sorted({month for node in nodes for month in node.by_month})
         yield from _allocated(report, history, platform)
         yield Table.of(
             f"Allocation: rows of the history of {platform} by node and month",
             nodes,
-            [*_named(nodes), *map(_month, months)],
+            [*_named(nodes, devices=False), *map(_month, months)],
             folded=True,
             filtered=True,
         )
+
+
+def _findings(night: NightDocument) -> Table:
+    """Who is unlike its fleet, those that are new first, then the furthest."""
+    columns: list[Column[NodeFinding]] = [
+        Column("node", lambda finding: finding.name),
+        Column("slower by", lambda finding: percent(finding.slowdown)),
+        Column("since", lambda finding: f"{finding.since}, new" if finding.new else finding.since),
+        Column("nodes differ by", lambda finding: percent(finding.spread)),
+        Column("from below", _rank),
+        Column("furthest in", lambda finding: finding.case),
+    ]
+    return Table.of(
+        f"Unlike their fleet since they are known: {night.platform}, night {night.run}",
+        sorted(night.findings, key=lambda finding: (not finding.new, -finding.slowdown)),
+        columns,
+        filtered=len(night.findings) > LONG,
+        note="Slower than the spread of their fleet explains (its standard deviation), but no slower than "
+        "they were: no fault that began. A new one is told once, and none changes the verdict.",
+    )
+
+
+def _rank(finding: NodeFinding) -> Cell:
+    return Cell(f"{finding.rank} of {finding.members}", sort=float(finding.rank), kind="number")
 
 
 def _allocated(report: Report, history: HistoryView, platform: str) -> Iterator[Block]:
@@ -119,9 +164,11 @@ def _month(month: str) -> Column[NodeHistory]:
     return Column(month, lambda node: count(node.by_month[month]))
 
 
-def _named(nodes: Sequence[NodeHistory]) -> list[Column[NodeHistory]]:
-    """The columns that say which node it is, and where, if that is known."""
-    columns = [Column[NodeHistory]("node", lambda node: node.name)]
+def _named(nodes: Sequence[NodeHistory], devices: bool = True) -> list[Column[NodeHistory]]:
+    """The columns that say which node it is, which device of it, and where, if that is known."""
+    columns = [Column[NodeHistory]("node", lambda node: node.node)]
+    if devices and any(node.device for node in nodes):
+        columns.append(Column("device", lambda node: node.device))
     if nodes[0].place:
         columns.append(Column("rack or switch", lambda node: node.place))
     return columns
@@ -129,7 +176,7 @@ def _named(nodes: Sequence[NodeHistory]) -> list[Column[NodeHistory]]:
 
 def _alone(what: str, node: NodeHistory) -> Text:
     return Text(
-        f"{what} measured on one node, {node.name}: there is no other to compare it with. "
+        f"{what} measured on one node, {node.node}: there is no other to compare it with. "
         f"{node.rows} records, {node.failed} of them not usable (failed or invalid)."
     )
 
@@ -137,11 +184,11 @@ def _alone(what: str, node: NodeHistory) -> Text:
 def _placed(nodes: Sequence[NodeHistory], topology: Topology | None) -> list[NodeHistory]:
     """Nodes by rack, or by leaf switch where no rack of theirs is known, each with its name; those that the
     topology does not know are the last. As they are if it knows none of them."""
-    known = places([node.name for node in nodes], topology)
+    known = places(dict.fromkeys(node.node for node in nodes), topology)
     if not known:
         return list(nodes)
-    placed = [replace(node, place=known.get(node.name, ELSEWHERE)) for node in nodes]
-    return sorted(placed, key=lambda node: (node.place == ELSEWHERE, natural(node.place), natural(node.name)))
+    placed = [replace(node, place=known.get(node.node, ELSEWHERE)) for node in nodes]
+    return sorted(placed, key=lambda node: (node.place == ELSEWHERE, natural(node.place)))
 
 
 def _lines(nodes: Sequence[NodeHistory], columns: int) -> list[list[NodeHistory]]:
@@ -154,7 +201,8 @@ def _lines(nodes: Sequence[NodeHistory], columns: int) -> list[list[NodeHistory]
     return lines
 
 
-def _figure(report: Report, title: str, nodes: Sequence[NodeHistory]) -> Figure:
+def _figure(report: Report, title: str, members: Sequence[NodeHistory]) -> Figure:
+    nodes = by_node(members)
     columns = min(_ROW, len(nodes)) if len(nodes) <= 256 else 32
     lines = _lines(nodes, columns)
     of_place = Counter(line[0].place for line in lines) if nodes[0].place else Counter[str]()
@@ -163,11 +211,12 @@ def _figure(report: Report, title: str, nodes: Sequence[NodeHistory]) -> Figure:
         for column, node in enumerate(line):
             tip, lost = _tip(node), node.failed == node.rows
             cells.append(GridCell(row, column, node.ratio, tip, node.record, lost))
-    slow = [node for node in nodes if node.ratio is not None and node.ratio < _LOOK]
-    named = ", ".join(f"{node.name} {node.ratio:.3g}" for node in slow[:8]) or "none"
+    slow = [member for member in members if member.ratio is not None and member.ratio < _LOOK]
+    named = ", ".join(f"{member.name} {member.ratio:.3g}" for member in slow[:8]) or "none"
+    by_device = _BY_DEVICE if len(members) > len(nodes) else ""
     shows = (
-        f"{len(nodes)} nodes. Each is as good as the median of its tests, as ratios to the same tests on "
-        "all nodes that were measured with it, in the same run or night. "
+        f"{len(nodes)} nodes. {by_device}Each is as good as the median of its tests, as ratios to the same "
+        "tests on all nodes that were measured with it, in the same run or night. "
         f"Below {_LOOK:g}: {named}{' and more' if len(slow) > 8 else ''}."
     )
     slow_places = {place: ratio for place, ratio in _ratios(nodes).items() if ratio < _LOOK}
@@ -179,15 +228,15 @@ def _figure(report: Report, title: str, nodes: Sequence[NodeHistory]) -> Figure:
         ident=report.ident(),
         title=title,
         text=f"{shows} The table below has all nodes.",
-        rows=tuple(line[0].name for line in lines),
+        rows=tuple(line[0].node for line in lines),
         columns=tuple(f"+{number}" if number else "" for number in range(max(map(len, lines)))),
         cells=tuple(cells),
         scale=RATIOS,
-        blamed=frozenset({*(node.name for node in slow), *slow_places}),
+        blamed=frozenset({*(member.node for member in slow), *slow_places}),
         side=30.0 if len(nodes) <= 256 else 18.0,
         groups=tuple(of_place.items()),
     )
-    return grid_figure(grid, shows, _READING.format(order=order), _table(title, nodes))
+    return grid_figure(grid, shows, _READING.format(order=order), _table(title, members))
 
 
 def _ratios(nodes: Sequence[NodeHistory]) -> dict[str, float]:

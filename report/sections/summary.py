@@ -10,7 +10,7 @@ from npc.page.blocks import Block, Cell, Column, Listing, Table, Text, percent, 
 from npc.places import shown
 from npc.records.pair_verdicts import PairSuspect, PairsVerdict
 from npc.records.units import between, plural
-from npc.records.verdicts import JudgedSeries, Verdict
+from npc.records.verdicts import JudgedSeries, NightDocument, Verdict
 from npc.report.advice import advise
 from npc.report.history import HistorySeries, HistoryView
 from npc.report.runs import Report, Run
@@ -117,11 +117,23 @@ def _of_history(history: HistoryView) -> Iterator[Block]:
             yield Text(f"The pairs measured on suspicion say nothing: {matrix.problem}.", "note")
         if document.notes:
             yield Listing("What else happened in that night", tuple(map(Cell, document.notes)), "note")
+        if document.findings:
+            yield _findings(document)
         if suspects := [suspect for suspect in document.suspects if suspect.named]:
             items = [
                 Cell(f"{suspect.whom}, since {suspect.since}: {suspect.evidence}") for suspect in suspects
             ]
             yield Listing("To blame, by the nights together", tuple(items), "bad")
+
+
+def _findings(night: NightDocument) -> Listing:
+    """Who is unlike its fleet: those that are new by name, the others by number."""
+    new = [finding for finding in night.findings if finding.new]
+    items = [Cell(f"new: {finding}", href="#allocation") for finding in new[:_MOST]]
+    if left := len(night.findings) - len(items):
+        others = f"{left} more" if items else f"none new, {left} as before"
+        items.append(Cell(f"{others}: in the table above the nodes", href="#allocation"))
+    return Listing("Unlike their fleet since they are known, no fault that began", tuple(items), "note")
 
 
 def _judged(row: JudgedSeries, series: HistorySeries | None) -> Cell:

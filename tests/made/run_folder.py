@@ -15,6 +15,7 @@ from npc.machine.environment import collect_environment
 from npc.records.launch import LAUNCHES, RAW, Launch, LaunchLog
 from npc.records.record import Record, replace, save_csv
 from npc.records.units import METRICS
+from tests.made.fleets import Fleet, fleet_history, write_csv
 from tests.made.measured import AROUND, level, peak, records
 
 SIZES = tuple(2**power for power in range(21))
@@ -189,4 +190,29 @@ def make_history(folder: Path, nights: int = 40, platform: str = "fuchs") -> Pat
     judged = judge_last_night(panel(history.points()), platform)
     write_verdict(folder / platform, judged, ["the matrix of pairs was not measured"])
     history.close()
+    return folder
+
+
+def make_fleet(folder: Path, nights: int = 8) -> Path:
+    """A judged history of 16 nodes with two GPUs each: one of them was always 8 % slower than the others, and
+    of a node that is known since the last three nights one is 12 % slower."""
+    from npc.cron.judge import judge_last_night
+    from npc.cron.publish import write_verdict
+    from npc.cron.series import panel
+    from npc.records.history import History
+
+    history = fleet_history(Fleet(nodes=16, devices=2, sigma=0.002, nights=nights), "healthy", seed=1)
+    runs = sorted({row.run for row in history.rows})
+    rows = []
+    for row in history.rows:
+        (host,), device = row.hosts, row.key.device
+        slowdown = {("n0003", "gpu 1"): 0.08, ("n0005", "gpu 0"): 0.12}
+        left = 1 - slowdown.get((host, device), 0.0)
+        if host != "n0005" or row.run in runs[-3:]:
+            rows.append(row._replace(value=(row.value or 0.0) * left))
+    (folder / "made").mkdir(parents=True)
+    write_csv(rows, folder / "made/2026-11.fleet.csv")
+    past = History(folder / "made")
+    write_verdict(folder / "made", judge_last_night(panel(past.points()), "made"), [])
+    past.close()
     return folder

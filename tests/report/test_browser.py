@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -13,7 +14,7 @@ from playwright.sync_api import Browser, Locator, Page, Request, expect, sync_pl
 
 from npc.report.command import report
 from tests.gallery import observed
-from tests.made.run_folder import everything, make_history, make_pairs, make_run
+from tests.made.run_folder import everything, make_fleet, make_history, make_pairs, make_run
 
 pytestmark = pytest.mark.slow
 
@@ -426,6 +427,31 @@ def test_at_two_widths_nothing_sticks_out_and_the_picture_is_not_blank(
     assert chart["width"] > (500 if width > 1000 else 300)
     for cell in ("td.long:visible", "#records td.params"):
         assert box(watched.find(cell).first)["width"] > 170, "no column of single words"
+
+
+@pytest.mark.parametrize("media", ["screen", "print"])
+def test_who_is_unlike_its_fleet_is_seen_on_a_phone_and_on_paper(
+    page: Page, tmp_path: Path, media: Literal["screen", "print"]
+) -> None:
+    file = tmp_path / "page.html"
+    words = ["--history", str(make_fleet(tmp_path / "history")), "--output", str(file)]
+    assert CliRunner().invoke(report, words).exit_code == 0
+    width = 390 if media == "screen" else 794  # A4
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(media=media)
+    watched = WatchedPage(page, file)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    told = watched.find('#summary .listing a[href="#allocation"]')
+    expect(told).to_have_count(2)
+    expect(watched.page.locator("#summary li", has_text="new: n0005")).to_be_visible()
+    table = watched.find('#allocation table:has(caption:text("Unlike their fleet"))')
+    expect(table.locator("tbody tr")).to_have_count(2)
+    for cell in table.locator("tbody tr").first.locator("th, td").all():
+        assert box(cell)["height"] < 100, "no column of single words"
+    if media == "screen":
+        told.first.click()
+        expect(table).to_be_in_viewport()
+    assert watched.said == []
 
 
 @pytest.fixture(scope="module")

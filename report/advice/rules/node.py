@@ -275,9 +275,10 @@ def slow_node(run: Run) -> Judgement:
         return f"fewer than {_LEAST_NODES} nodes measured alike, and no pairs (npb --pairs)"
     for node in sorted(nodes, key=lambda node: node.ratio or 0.0):
         if node.ratio and node.ratio < 1 - _SLOW:
-            evidence = f"{node.name} reaches {node.ratio:.1%} of the other nodes' median, as the median of "
+            others = "other nodes' devices'" if node.device else "other nodes'"
+            evidence = f"{node.name} reaches {node.ratio:.1%} of the {others} median, as the median of "
             evidence += f"{node.series} series"
-            hints.append(hint("slow_node.alone", evidence, 1 / node.ratio, host=node.name))
+            hints.append(hint("slow_node.alone", evidence, 1 / node.ratio, host=node.node))
     return hints
 
 

@@ -335,7 +335,7 @@ class FleetWatch:
     def _judge(self, quiet: Booleans, fleet: _Fleet) -> None:
         """Who has become worse, by any number of last readings, in one case or in all together."""
         shape = len(LENGTHS), *quiet.shape
-        step, error, score = np.zeros((3, *shape))
+        step, error, score, floor = np.zeros((4, *shape))
         named = np.zeros(shape, dtype=bool)
         members, cases = (max(int((self._count > 0).any(axis=axis).sum()), 1) for axis in (0, 1))
         chance = FALSE_NIGHT / (members * (cases + (cases > 1)) * len(LENGTHS))
@@ -364,8 +364,9 @@ class FleetWatch:
             error[place] = np.sqrt(variance + (fleet.sigma**2 * share)[:, None])
             step[place] = np.where(enough, -middle, 0.0)
             score[place] = _by_freedom(step[place] / error[place], fleet.freedom[:, None])
-            floor = level - np.maximum(step[place], LEAST) / 2
-            low = enough & (last[:, :, 0] < floor) & ((last < floor[:, :, None]).sum(axis=2) >= 2)
+            floor[place] = level - np.maximum(step[place], LEAST) / 2
+            below = last < floor[place][:, :, None]
+            low = enough & below[:, :, 0] & (below.sum(axis=2) >= 2)
             # Who always was low did not fall: its own past alone must say so, too.
             own_step = total / np.maximum(past, 1) - level - middle
             of_past = share[:, None] + 1 / np.maximum(_worth(past, fleet.phi), 1e-9)
@@ -383,13 +384,18 @@ class FleetWatch:
                 rose = enough & (score[place] < -limit) & (step[place] < -LEAST)
         sure = np.where(named, score, -np.inf)
         best = np.where(named.any(axis=0), sure.argmax(axis=0), score.argmax(axis=0))[None]
-        step, error, score = (np.take_along_axis(of, best, axis=0)[0] for of in (step, error, score))
+        step, error, score, floor = (
+            np.take_along_axis(of, best, axis=0)[0] for of in (step, error, score, floor)
+        )
         worse = np.take_along_axis(named, best, axis=0)[0]
         self._step, self._error, self._score = (
             np.where(quiet, now, before)
             for now, before in ((step, self._step), (error, self._error), (score, self._score))
         )
-        self._freeze(worse, np.array(LENGTHS)[best[0]])
+        # It began with the first of these readings that is low itself.
+        below = self._recent[:, :, : LENGTHS[-1]] < floor[:, :, None]
+        below &= np.arange(LENGTHS[-1]) < np.array(LENGTHS)[best[0]][:, :, None]
+        self._freeze(worse, LENGTHS[-1] - below[:, :, ::-1].argmax(axis=2))
         # A better level that lasts is the member's new one: what gets lost of it is missed again.
         self._sum = np.where(rose, self._recent[:, :, : LENGTHS[-1]].sum(axis=2), self._sum)
         self._count = np.where(rose, LENGTHS[-1], self._count)

@@ -34,6 +34,8 @@ LARGE: Final = 0.04
 #: many members it counts for: a small fleet cannot say by how much its members differ.
 USUAL_SPREAD: Final = 0.015
 OTHER_MEMBERS: Final = 4
+#: The slow tail widens τ so many times at most: all devices of a bad node together are no tail.
+LONGEST_TAIL: Final = 2.0
 #: A night's common part is known from so many members at least.
 MIN_NIGHT: Final = 3
 #: The least σ: no benchmark repeats better. And what it is taken for before any reading was repeated.
@@ -211,7 +213,7 @@ class FleetWatch:
         """What is known of all members together, by case.
 
         τ is by the middle of the members or by their slow tail, whichever is more, less the noise of their
-        means; a few bad members move neither.
+        means; a few bad members move the middle hardly, and the tail no further than `LONGEST_TAIL`.
         """
         sigma = np.maximum(np.sqrt(self._squares / np.maximum(self._weight, 1e-9)), MIN_NOISE)
         sigma = np.where(self._weight > 0, sigma, UNKNOWN_NOISE)
@@ -229,7 +231,8 @@ class FleetWatch:
         share = np.maximum(0.05, np.minimum(2 / np.maximum(number, 1), 0.25))
         place = np.minimum((share * number).astype(np.intp), off.shape[1] - 1)
         tail = -np.take_along_axis(off, place[:, None], axis=1)[:, 0] / _normal_quantiles(share)
-        wide = np.fmax(1.4826 * np.nanmedian(np.abs(off), axis=1), tail)
+        middle = 1.4826 * np.nanmedian(np.abs(off), axis=1)
+        wide = np.fmax(middle, np.minimum(tail, LONGEST_TAIL * middle))
         noise = known * sigma[:, None] ** 2 / np.maximum(_worth(self._count, phi), 1e-9)
         square = np.maximum(wide**2 - noise.sum(axis=1) / np.maximum(number, 1), 0.0)
         spread = np.sqrt((number * square + OTHER_MEMBERS * USUAL_SPREAD**2) / (number + OTHER_MEMBERS))
@@ -287,6 +290,8 @@ class FleetWatch:
             three = np.clip(three, middle - near, middle + near)
             self._counted[first, :KNOWN] = three
             self._sum[first] = three.sum(axis=1)
+            level = level.copy()  # with which the next reading is held, which the one far off has moved
+            level[first] = middle[:, 0]
         near = np.where(self._count < KNOWN, readings, np.clip(readings, level - cap, level + cap))
         counted = np.where(here & (self._since < 0), near, 0.0)
         for array, tonight in ((self._recent, readings), (self._nights, number), (self._counted, counted)):

@@ -20,6 +20,7 @@ import tempfile
 import time
 import venv
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
@@ -177,9 +178,8 @@ def cluster_nights(
         for draws, chosen in ((first, first == first), (second, first < -0.5 * noise.sigma)):
             for (a, b), value in zip(order[chosen].tolist(), draws[chosen].tolist(), strict=True):
                 hosts = f"n{a:03d}", f"n{b:03d}"
-                yield HistoryRow(
-                    key, f"{t:03d}", f"{t:03d}", 1e9 * float(np.exp(value)), "ok", hosts, draws is second
-                )
+                bandwidth = 1e9 * float(np.exp(value))
+                yield HistoryRow(key, f"{t:03d}", _day(t), bandwidth, "ok", hosts, draws is second)
 
 
 def accuse(seed: int, loss: float, last: int) -> tuple[bool, bool, bool]:
@@ -202,7 +202,12 @@ def disturbed_nights(rng: Rng, sigma: float, nodes: int = 6, nights: int = 25) -
         second = sigma * rng.standard_normal() - loss * rng.uniform(0.7, 1.3) * (rng.random() < 0.7)
         for value in (first, second) if first < -0.5 * sigma else (first,):
             bandwidth = 1e9 * float(np.exp(value))
-            yield HistoryRow(key, f"{t:03d}", f"{t:03d}", bandwidth, "ok", hosts, value is second)
+            yield HistoryRow(key, f"{t:03d}", _day(t), bandwidth, "ok", hosts, value is second)
+
+
+def _day(night: int) -> str:
+    """When a night began."""
+    return (datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(days=night)).isoformat()
 
 
 def accuse_innocent(seed: int, sigma: float) -> bool:

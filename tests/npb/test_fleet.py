@@ -6,13 +6,15 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from npc.machine.fabric import parse
+from npc.npb.cluster import PairSeries, save
 from npc.npb.fleet_spread import slow_by_chance, spread_of
-from npc.records.pair_verdicts import Localisation
+from npc.records.pair_verdicts import Localisation, read_pairs
 from npc.statistics.distributions import drawn_at_least
 from tests.made.pairs import FOUR_LEAVES, Cluster
 
@@ -168,3 +170,13 @@ def test_the_slow_readings_of_one_among_many_are_no_chance_and_any_others_are() 
     assert slow_by_chance(np.full(8, -2.0), outside) < 1e-6
     assert slow_by_chance(outside[::5], outside) > 0.1
     assert slow_by_chance(np.zeros(0), outside) == 1.0
+
+
+def test_findings_come_back_from_pairs_json(tmp_path: Path) -> None:
+    speeds = [1.0] * 16
+    speeds[6] = 0.97
+    verdict = Cluster(16, slower_end(speeds), noise=0.002).verdict()
+    save({PairSeries("tcp_bw", "bandwidth", None, ()): verdict}, tmp_path)
+    (entry,) = read_pairs(tmp_path / "pairs.json")
+    assert [(node.name, node.rank, node.of) for node in entry.verdict.slow_nodes] == [("n7", 1, 16)]
+    assert entry.verdict.slow_nodes[0].slowdown == verdict.slow_nodes[0].slowdown

@@ -21,6 +21,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from npc.figures import axes, svg
 from npc.figures import chart as charts
@@ -28,6 +29,7 @@ from npc.figures.scale import RATIOS, count_scale
 from npc.machine.fabric import natural
 from npc.page.blocks import Figure
 from npc.records.history import INDEXES
+from npc.records.pair_verdicts import SlowNode, read_pairs, write_pairs
 from npc.records.record import COLUMNS, Record, replace, save_csv
 from npc.records.run import read_run
 from npc.records.units import format_quantity
@@ -289,6 +291,26 @@ def drawn_pairs(path: Path) -> tuple[list[str], list[str]]:
     )
     names = re.findall(r">(\w+)</text>", svg[0])
     return names, re.findall(r'data-tip="([^"]*)"', svg[0])
+
+
+def test_nodes_that_are_slow_as_their_fleet_is_are_listed_and_not_blamed(tmp_path: Path) -> None:
+    folder = make_pairs(tmp_path / "pairs")
+    slow = (SlowNode("n5", 0.031, 1, 8),)
+    entries = read_pairs(folder / "pairs.json")
+    write_pairs(
+        folder,
+        [
+            structs.replace(
+                entry, verdict=structs.replace(entry.verdict, suspects=(), healthy=True, slow_nodes=slow)
+            )
+            for entry in entries
+        ],
+    )
+    page = tmp_path / "page.html"
+    assert npc_report(folder, "--output", page).exit_code == 0
+    text = page.read_text()
+    assert "n5 is 3.1% slower than the median, as nodes of this fleet are (the slowest of 8)" in text
+    assert "Nobody is to blame" in text
 
 
 def test_pairs_are_drawn_by_leaf_switch_where_somebody_says_which(

@@ -41,6 +41,8 @@ MIN_NIGHT: Final = 3
 #: The least σ: no benchmark repeats better. And what it is taken for before any reading was repeated.
 MIN_NOISE: Final = 0.0005
 UNKNOWN_NOISE: Final = 0.01
+#: Whose newest reading is nearer to its level has not just become worse.
+NEAR: Final = LEAST / 4
 #: Readings by which those that are worse are followed.
 FOLLOWED: Final = 5
 #: The score that a member's own past alone must give a step.
@@ -72,7 +74,7 @@ class FleetNight(NamedTuple):
 
     #: Whether it is worse than it was, tonight or since it was last measured.
     worse: Booleans
-    #: By how much it is below its own level; where it is not worse, by the best of `LENGTHS`.
+    #: By how much it is below its own level; where it is not worse, when it was looked at last.
     step: Floats
     #: Standard error of the step.
     error: Floats
@@ -109,15 +111,14 @@ class LowTail:
         flat = np.bincount(case * (_BINS + 1) + bins, minlength=self._counts.size)
         self._counts += flat.reshape(self._counts.shape)
 
-    def share(self, low: Floats, own: Floats) -> Floats:
-        """The share of other readings that are as low. own: how many too many were counted of a member."""
+    def share(self, case: Integers, low: Floats, own: Integers) -> Floats:
+        """The share of other readings of a case that are as low. own: how many too many were counted."""
         beyond = self._counts[:, ::-1].cumsum(axis=1)[:, ::-1]  # at or above the bin's lower end
-        total = beyond[:, :1]
         bins = np.clip(low / _BIN, 0, _BINS).astype(np.intp)
-        as_low = np.maximum(np.take_along_axis(beyond, bins, axis=1) - own, 0)
+        as_low = np.maximum(beyond[case, bins] - own, 0)
         # What nobody has seen yet is as rare as all cases together say.
         unseen = 0.5 / (self._counts.sum() + PRIOR_READINGS)
-        share: Floats = np.maximum(as_low / (total + PRIOR_READINGS) + unseen, _normal_tail(low))
+        share: Floats = np.maximum(as_low / (beyond[case, 0] + PRIOR_READINGS) + unseen, _normal_tail(low))
         return share
 
 
@@ -135,6 +136,30 @@ class _Fleet(NamedTuple):
     #: Degrees of freedom of σ.
     freedom: Floats
 
+    @property
+    def wide(self) -> _Fleet:
+        """The same as columns, to go with arrays of cases × members."""
+        return _Fleet(*(of_case[:, None] for of_case in self))
+
+
+class _Test(NamedTuple):
+    """Some last readings of members held against those before; all arrays are by case and member chosen."""
+
+    #: Whether there are enough readings.
+    enough: Booleans
+    #: By how much the last ones are lower, in log units.
+    step: Floats
+    #: Its standard error, in log units.
+    error: Floats
+    #: Its standard normal score.
+    score: Floats
+    #: Below what a reading is low, in log units.
+    floor: Floats
+    #: Whether they are lower in every way but for chance.
+    low: Booleans
+    #: By reading, how far it is below what was expected, in σ.
+    depth: Floats
+
 
 class FleetWatch:
     """The members of a fleet, night by night."""
@@ -143,10 +168,10 @@ class FleetWatch:
         shape, last = (cases, members), LENGTHS[-1] + 1
         #: Sum and number of the readings that make a member's past.
         self._sum, self._count = np.zeros((2, *shape))
-        #: The last readings, the newest first; their nights; what of them went into the sum.
-        self._recent = np.full((*shape, last), np.nan)
-        self._nights = np.full((*shape, last), -1, dtype=np.intp)
-        self._counted = np.zeros((*shape, last))
+        #: The last readings, the newest first (first axis); their nights; what of them went into the sum.
+        self._recent = np.full((last, *shape), np.nan)
+        self._nights = np.full((last, *shape), -1, dtype=np.intp)
+        self._counted = np.zeros((last, *shape))
         #: The night from which on a member is worse; -1 where it is not.
         self._since = np.full(shape, -1, dtype=np.intp)
         self._step, self._error, self._score = np.zeros((3, *shape))
@@ -156,26 +181,29 @@ class FleetWatch:
         #: The same of what nights are for all.
         self._night_squares, self._night_weight = np.zeros((2, cases))
         #: How far each of the last readings was below what was expected, in σ; by case, and of all together.
-        self._low = np.full((cases + 1, members, last), np.nan)
+        self._low = np.full((last, cases + 1, members), np.nan)
         self._tail = LowTail(cases + 1)
+        self._now = self._fleet()
 
     def begin_anew(self, chosen: Booleans) -> None:
         """Forget the past of some cases and members, for somebody accepted their state.
 
         chosen: cases × members.
         """
-        for array, nothing in (
-            (self._sum, 0), (self._count, 0), (self._recent, np.nan), (self._nights, -1), (self._counted, 0),
-            (self._since, -1), (self._before, np.nan),
-        ):  # fmt: skip
-            array[chosen] = nothing
-        self._low[:-1][chosen] = np.nan
+        self._sum[chosen] = self._count[chosen] = 0
+        self._since[chosen], self._before[chosen] = -1, np.nan
+        self._forget_recent(chosen)
+        self._now = self._fleet()
+
+    def _forget_recent(self, chosen: Booleans) -> None:
+        self._recent[:, chosen], self._nights[:, chosen], self._counted[:, chosen] = np.nan, -1, 0
+        self._low[:, :-1][:, chosen] = np.nan
 
     def night(self, number: int, readings: Floats) -> FleetNight:
         """Judge a night. readings: cases × members, NaN for none."""
         here = ~np.isnan(readings)
-        fleet = self._fleet()
-        level, variance = self._levels(fleet, self._sum, self._count)
+        fleet = self._now
+        level, variance = _levels(fleet.wide, self._sum, self._count)
         quiet = here & (self._since < 0)
         wide = variance + (fleet.sigma**2)[:, None]
         common = self._common(np.where(quiet, readings - level, np.nan), np.where(quiet, wide, np.nan))
@@ -184,14 +212,14 @@ class FleetWatch:
         self._learn_noise(innovation, quiet, fleet.sigma)
         self._push(number, readings, here, level, CAP * np.sqrt(wide))
         self._push_low(innovation / fleet.sigma[:, None], quiet)
-        fleet = self._fleet()
+        self._now = fleet = self._fleet()
         self._follow(here, fleet)
-        self._judge(quiet, fleet)
+        self._judge(quiet, innovation, fleet)
         return self._night(common)
 
     def _night(self, common: Floats) -> FleetNight:
-        fleet = self._fleet()
-        level = self._levels(fleet, self._sum, self._count)[0] - fleet.centre[:, None]
+        fleet = self._now
+        level = _levels(fleet.wide, self._sum, self._count)[0] - fleet.centre[:, None]
         far = normal_quantile(FALSE_UNLIKE / max(int((self._count > 0).any(axis=0).sum()), 1))
         unlike = (level < -np.maximum(far * fleet.spread, LEAST)[:, None]) & (self._count >= KNOWN)
         return FleetNight(
@@ -233,18 +261,10 @@ class FleetWatch:
         tail = -np.take_along_axis(off, place[:, None], axis=1)[:, 0] / _normal_quantiles(share)
         middle = 1.4826 * np.nanmedian(np.abs(off), axis=1)
         wide = np.fmax(middle, np.minimum(tail, LONGEST_TAIL * middle))
-        noise = known * sigma[:, None] ** 2 / np.maximum(_worth(self._count, phi), 1e-9)
+        noise = known * sigma[:, None] ** 2 / np.maximum(_worth(self._count, phi[:, None]), 1e-9)
         square = np.maximum(wide**2 - noise.sum(axis=1) / np.maximum(number, 1), 0.0)
         spread = np.sqrt((number * square + OTHER_MEMBERS * USUAL_SPREAD**2) / (number + OTHER_MEMBERS))
         return _Fleet(sigma, phi, spread, centre, self._weight * (1 - phi) / (1 + phi))
-
-    @staticmethod
-    def _levels(fleet: _Fleet, total: Floats, count: Floats) -> tuple[Floats, Floats]:
-        """The level of each member as the fleet and its own past let expect it, and its variance."""
-        own = _worth(count, fleet.phi) / (fleet.sigma**2)[:, None]
-        prior = 1 / (fleet.spread**2)[:, None]
-        off = total / np.maximum(count, 1) - fleet.centre[:, None]
-        return fleet.centre[:, None] + np.where(count > 0, off, 0.0) * own / (own + prior), 1 / (own + prior)
 
     def _common(self, off: Floats, variance: Floats) -> Floats:
         """By case what the night is for all, by the middle of the members: a random effect as well.
@@ -284,21 +304,18 @@ class FleetWatch:
         # two does not stay.
         first = here & (self._since < 0) & (self._count == KNOWN)
         if first.any():
-            three = self._recent[first][:, :KNOWN]
-            middle, sigma = np.median(three, axis=1)[:, None], np.nonzero(first)[0]
-            near = CAP * self._fleet().sigma[sigma][:, None]
-            three = np.clip(three, middle - near, middle + near)
-            self._counted[first, :KNOWN] = three
-            self._sum[first] = three.sum(axis=1)
+            three = self._recent[:KNOWN, first]
+            middle, case = np.median(three, axis=0), np.nonzero(first)[0]
+            near = CAP * self._now.sigma[case]
+            self._counted[:KNOWN, first] = three = np.clip(three, middle - near, middle + near)
+            self._sum[first] = three.sum(axis=0)
             level = level.copy()  # with which the next reading is held, which the one far off has moved
-            level[first] = middle[:, 0]
+            level[first] = middle
         near = np.where(self._count < KNOWN, readings, np.clip(readings, level - cap, level + cap))
         counted = np.where(here & (self._since < 0), near, 0.0)
-        for array, tonight in ((self._recent, readings), (self._nights, number), (self._counted, counted)):
-            moved = np.concatenate(
-                [np.broadcast_to(tonight, here.shape)[:, :, None], array[:, :, :-1]], axis=2
-            )
-            array[here] = moved[here]
+        _shift(self._recent, readings, here)
+        _shift(self._nights, np.full(here.shape, number), here)
+        _shift(self._counted, counted, here)
         self._sum += counted
         self._count += here & (self._since < 0)
 
@@ -311,9 +328,8 @@ class FleetWatch:
         together = np.where(quiet, innovation, 0.0).sum(axis=0) / np.sqrt(np.maximum(number, 1))
         low = np.concatenate([-innovation, -together[None]])
         here = np.concatenate([quiet, (number > 1)[None]])
-        moved = np.concatenate([low[:, :, None], self._low[:, :, :-1]], axis=2)
-        self._low[here] = moved[here]
-        was = self._low[:, :, WAITING]
+        _shift(self._low, low, here)
+        was = self._low[WAITING]
         self._tail.add(low, here & (low < CAP))
         self._tail.add(was, here & (was >= CAP))
 
@@ -322,147 +338,199 @@ class FleetWatch:
         was = here & (self._since >= 0)
         if not was.any():
             return
-        level = self._levels(fleet, self._sum, self._count)[0]
-        own = np.where(self._nights >= self._since[:, :, None], self._recent, np.nan)
-        step = level - np.nanmedian(np.where(was[:, :, None], own[:, :, :FOLLOWED], 0.0), axis=2)
+        level = _levels(fleet.wide, self._sum, self._count)[0]
+        own = np.where(self._nights[:, was] >= self._since[was], self._recent[:, was], np.nan)
         good = level - np.maximum(LEAST / 2, self._step / 4)
-        healed = was & (self._recent[:, :, :2] > good[:, :, None]).all(axis=2)
-        self._step = np.where(was, step, self._step)
+        self._step[was] = level[was] - np.nanmedian(own[:FOLLOWED], axis=0)
+        healed = was & (self._recent[:2] > good).all(axis=0)
         # What passed so soon was noise: it counts among the healthy readings.
-        low = self._low[:-1]
-        soon = (healed & np.isnan(own[:, :, -1]))[:, :, None] & (low >= CAP)
-        soon[:, :, WAITING + 1 :] = False
-        self._tail.add(np.concatenate([low, low[:1]]), np.concatenate([soon, soon[:1] & False]))
+        soon = healed.copy()
+        soon[was] &= np.isnan(own[-1])
+        for low in self._low[: WAITING + 1, :-1]:
+            self._tail.add(low, soon & (low >= CAP))
         self._since[healed] = -1
-        self._recent[healed], self._nights[healed], self._counted[healed] = np.nan, -1, 0.0
-        low[healed] = np.nan
+        self._forget_recent(healed)
 
-    def _judge(self, quiet: Booleans, fleet: _Fleet) -> None:
-        """Who has become worse, by any number of last readings, in one case or in all together."""
-        shape = len(LENGTHS), *quiet.shape
-        step, error, score, floor = np.zeros((4, *shape))
-        named = np.zeros(shape, dtype=bool)
+    def _judge(self, quiet: Booleans, innovation: Floats, fleet: _Fleet) -> None:
+        """Who has become worse, by any number of last readings, in one case or in all together; who better.
+
+        innovation: how far the newest reading is off its level. Who is near is not looked at.
+        """
         members, cases = (max(int((self._count > 0).any(axis=axis).sum()), 1) for axis in (0, 1))
         chance = FALSE_NIGHT / (members * (cases + (cases > 1)) * len(LENGTHS))
         limit = normal_quantile(chance)
-        usual = (fleet.centre - 1.645 * fleet.spread)[:, None]
-        rose: Booleans = np.zeros(quiet.shape, dtype=bool)
-        far = (self._low[:, :, :WAITING] >= CAP).sum(axis=2)
-        noisy = (far > 0).sum(axis=1, keepdims=True) > max(MOST_WAITING, MOST_WAITING_SHARE * members)
-        waiting = np.where(noisy, far.sum(axis=1, keepdims=True) - far, 0)
-        for place, length in enumerate(LENGTHS):
-            last = self._recent[:, :, :length]
-            past = np.maximum(self._count - length, 0)
-            enough = quiet & (self._nights[:, :, length] >= 0) & (past >= LEAST_KNOWN)
-            if not enough.any():
-                break
-            total = self._sum - self._counted[:, :, :length].sum(axis=2)
-            few = enough & (past <= min(KNOWN, LENGTHS[-1] + 1 - length))
-            if few.any():
-                total[few] = past[few] * _lower_middle(self._recent[few][:, length : length + KNOWN])
-            level, variance = self._levels(fleet, total, past)
-            # What a member's noise remembers of the reading before them.
-            before = self._counted[:, :, length] - level
-            remembered, share = _after(fleet.phi, length)
-            off = last - level[:, :, None] - before[:, :, None] * remembered[:, None, :]
-            middle = _middle(off)
-            error[place] = np.sqrt(variance + (fleet.sigma**2 * share)[:, None])
-            step[place] = np.where(enough, -middle, 0.0)
-            score[place] = _by_freedom(step[place] / error[place], fleet.freedom[:, None])
-            floor[place] = level - np.maximum(step[place], LEAST) / 2
-            below = last < floor[place][:, :, None]
-            low = enough & below[:, :, 0] & (below.sum(axis=2) >= 2)
-            # Who always was low did not fall: its own past alone must say so, too.
-            own_step = total / np.maximum(past, 1) - level - middle
-            of_past = share[:, None] + 1 / np.maximum(_worth(past, fleet.phi), 1e-9)
-            own_error = fleet.sigma[:, None] * np.sqrt(of_past)
-            low &= own_step > np.maximum(OWN_SCORE * own_error, LEAST)
-            low &= (step[place] > LEAST) & ((step[place] > LARGE) | (level + middle < usual))
-            if low.any():
-                together = score[place].sum(axis=0) / np.sqrt(np.maximum(enough.sum(axis=0), 1))
-                depth = np.concatenate([-off / fleet.sigma[:, None, None], self._low[-1:, :, :length]])
-                rare = self._drawn(np.sort(np.nan_to_num(depth), axis=2)[:, :, ::-1], waiting) < chance
-                every = (together > limit) & rare[-1] & (enough.sum(axis=0) > 1)
-                here = ((score[place] > limit) & rare[:-1]) | (every & (score[place] > AMONG_OTHERS))
-                named[place] = low & here
-            if length == LENGTHS[-1]:
-                rose = enough & (score[place] < -limit) & (step[place] < -LEAST)
+        waiting = self._waiting(members)
+        self._rise(_places(quiet & (innovation > NEAR)), fleet, limit)
+        chosen = _places(quiet & (innovation < -NEAR))
+        if not len(chosen[0]):
+            return
+        tests = [self._test(chosen, fleet, length) for length in LENGTHS]
+        named = np.zeros((len(LENGTHS), len(chosen[0])), dtype=bool)
+        for place, test in enumerate(tests):
+            low = np.flatnonzero(test.low)
+            if not len(low):
+                continue
+            case, member = chosen[0][low], chosen[1][low]
+            rare = self._drawn(case, member, test.depth[:, low], waiting) < chance
+            named[place, low] = rare & (test.score[low] > limit)
+            # In all cases of the member together.
+            own = np.unique(member)
+            every = _places(quiet & np.isin(np.arange(quiet.shape[1]), own))
+            score, known = np.zeros((2, quiet.shape[1]))
+            of_all = self._test(every, fleet, LENGTHS[place])
+            np.add.at(score, every[1], of_all.score)
+            np.add.at(known, every[1], of_all.enough)
+            row = np.full(len(own), quiet.shape[0])
+            together = self._drawn(row, own, self._low[: LENGTHS[place], row, own], waiting) < chance
+            together &= (score[own] > limit * np.sqrt(known[own])) & (known[own] > 1)
+            named[place, low] |= np.isin(member, own[together]) & (test.score[low] > AMONG_OTHERS)
+        score = np.array([test.score for test in tests])
         sure = np.where(named, score, -np.inf)
-        best = np.where(named.any(axis=0), sure.argmax(axis=0), score.argmax(axis=0))[None]
-        step, error, score, floor = (
-            np.take_along_axis(of, best, axis=0)[0] for of in (step, error, score, floor)
-        )
-        worse = np.take_along_axis(named, best, axis=0)[0]
-        self._step, self._error, self._score = (
-            np.where(quiet, now, before)
-            for now, before in ((step, self._step), (error, self._error), (score, self._score))
-        )
-        # It began with the first of these readings that is low itself.
-        below = self._recent[:, :, : LENGTHS[-1]] < floor[:, :, None]
-        below &= np.arange(LENGTHS[-1]) < np.array(LENGTHS)[best[0]][:, :, None]
-        self._freeze(worse, LENGTHS[-1] - below[:, :, ::-1].argmax(axis=2))
-        # A better level that lasts is the member's new one: what gets lost of it is missed again.
-        self._sum = np.where(rose, self._recent[:, :, : LENGTHS[-1]].sum(axis=2), self._sum)
-        self._count = np.where(rose, LENGTHS[-1], self._count)
-        self._counted = np.where(rose[:, :, None], self._recent, self._counted)
+        best = np.where(named.any(axis=0), sure.argmax(axis=0), score.argmax(axis=0))
+        every_one = np.arange(len(best))
+        for array, name in ((self._step, "step"), (self._error, "error"), (self._score, "score")):
+            array[chosen] = np.array([getattr(test, name) for test in tests])[best, every_one]
+        worse = named[best, every_one]
+        floor = np.array([test.floor for test in tests])[best, every_one]
+        self._freeze(chosen, worse, floor, np.array(LENGTHS)[best])
 
-    def _drawn(self, depth: Floats, waiting: Integers) -> Floats:
+    def _rise(self, chosen: tuple[Integers, Integers], fleet: _Fleet, limit: float) -> None:
+        """A better level that lasts is the member's new one: what gets lost of it is missed again."""
+        test = self._test(chosen, fleet, LENGTHS[-1])
+        rose = test.enough & (test.score < -limit) & (test.step < -LEAST)
+        case, member = chosen[0][rose], chosen[1][rose]
+        self._sum[case, member] = self._recent[: LENGTHS[-1], case, member].sum(axis=0)
+        self._count[case, member] = LENGTHS[-1]
+        self._counted[:, case, member] = self._recent[:, case, member]
+
+    def _waiting(self, members: int) -> Integers:
+        """By case and member, how many readings of others are not counted yet but are noise."""
+        far = (self._low[:WAITING] >= CAP).sum(axis=0)
+        noisy = (far > 0).sum(axis=1, keepdims=True) > max(MOST_WAITING, MOST_WAITING_SHARE * members)
+        waiting: Integers = np.where(noisy, far.sum(axis=1, keepdims=True) - far, 0)
+        return waiting
+
+    def _test(self, chosen: tuple[Integers, Integers], every: _Fleet, length: int) -> _Test:
+        """So many last readings of some members, each held against those before.
+
+        chosen: cases and members.
+        """
+        case, member = chosen
+        fleet = _Fleet(*(of_case[case] for of_case in every))
+        last = self._recent[:length, case, member]
+        past = np.maximum(self._count[case, member] - length, 0)
+        enough = (self._nights[length, case, member] >= 0) & (past >= LEAST_KNOWN)
+        total = self._sum[case, member] - self._counted[:length, case, member].sum(axis=0)
+        few = enough & (past <= min(KNOWN, LENGTHS[-1] + 1 - length))
+        if few.any():
+            first = self._recent[length : length + KNOWN, case[few], member[few]]
+            total[few] = past[few] * _lower_middle(first)
+        level, variance = _levels(fleet, total, past)
+        # What a member's noise remembers of the reading before them.
+        before = self._counted[length, case, member] - level
+        remembered, share = (of_case[..., case] for of_case in _after(every.phi, length))
+        off = last - level - before * remembered
+        middle = _middle(off)
+        step = np.where(enough, -middle, 0.0)
+        error = np.sqrt(variance + fleet.sigma**2 * share)
+        score = _by_freedom(step / error, fleet.freedom)
+        floor = level - np.maximum(step, LEAST) / 2
+        below = last < floor
+        low = enough & below[0] & (below.sum(axis=0) >= 2) & (step > LEAST)
+        low &= (step > LARGE) | (level + middle < fleet.centre - 1.645 * fleet.spread)
+        # Who always was low did not fall: its own past alone must say so, too.
+        own_step = total / np.maximum(past, 1) - level - middle
+        own_error = fleet.sigma * np.sqrt(share + 1 / np.maximum(_worth(past, fleet.phi), 1e-9))
+        low &= own_step > np.maximum(OWN_SCORE * own_error, LEAST)
+        return _Test(enough, step, error, score, floor, low, np.nan_to_num(-off / fleet.sigma))
+
+    def _drawn(self, case: Integers, member: Integers, depth: Floats, waiting: Integers) -> Floats:
         """The chance that so many of a member's last readings, drawn from those of all, are so low: half of
         them, all but one or all, whichever is less likely.
 
-        depth: cases × members × readings, how far each is below what was expected (σ), the lowest first.
-        waiting: how many readings of others are not counted yet.
+        depth: readings × chosen, how far each is below what was expected (σ). waiting: by case and member,
+        how many readings of others are not counted yet.
         """
-        length = depth.shape[2]
+        length = len(depth)
+        lowest_first = np.sort(np.nan_to_num(depth), axis=0)[::-1]
+        counted = self._low[WAITING:length, case, member]
         numbers = sorted({max(2, (length + 1) // 2), max(2, length - 1), length})
         chances = []
         for number in numbers:
-            low = depth[:, :, number - 1]
-            own = (self._low[:, :, WAITING:length] >= low[:, :, None]).sum(axis=2)
-            share = self._tail.share(low, own - waiting)
-            chances.append(len(numbers) * _at_least(number, length, share))
+            low = lowest_first[number - 1]
+            own = (counted >= low).sum(axis=0) - waiting[case, member]
+            chances.append(len(numbers) * _at_least(number, length, self._tail.share(case, low, own)))
         least: Floats = np.min(chances, axis=0)
         return least
 
-    def _freeze(self, worse: Booleans, length: Integers) -> None:
-        """The past of those that have become worse ends where that began."""
-        since = np.arange(LENGTHS[-1] + 1) < length[:, :, None]
-        self._sum -= np.where(worse[:, :, None] & since, self._counted, 0.0).sum(axis=2)
-        self._count -= np.where(worse, length, 0)
-        began = np.take_along_axis(self._nights, length[:, :, None] - 1, axis=2)[:, :, 0]
-        self._since = np.where(worse, began, self._since)
+    def _freeze(
+        self, chosen: tuple[Integers, Integers], worse: Booleans, floor: Floats, length: Integers
+    ) -> None:
+        """The past of those that have become worse ends before the first of the last readings that is low.
+
+        All arrays are by chosen case and member. floor: what is low. length: how many readings are looked at.
+        """
+        case, member = chosen[0][worse], chosen[1][worse]
+        below = self._recent[: LENGTHS[-1], case, member] < floor[worse]
+        below &= np.arange(LENGTHS[-1])[:, None] < length[worse]
+        length = LENGTHS[-1] - below[::-1].argmax(axis=0)
+        since = np.arange(LENGTHS[-1] + 1)[:, None] < length
+        self._sum[case, member] -= np.where(since, self._counted[:, case, member], 0.0).sum(axis=0)
+        self._count[case, member] -= length
+        self._since[case, member] = self._nights[length - 1, case, member]
+
+
+def _places(chosen: Booleans) -> tuple[Integers, Integers]:
+    """Numbers of the cases and of the members that are chosen."""
+    case, member = np.nonzero(chosen)
+    return case, member
+
+
+def _shift(array: Floats | Integers, newest: Floats | Integers, here: Booleans) -> None:
+    """Put tonight's values before those that there are (first axis), of who has some."""
+    for place in range(len(array) - 1, 0, -1):
+        np.copyto(array[place], array[place - 1], where=here)
+    np.copyto(array[0], newest, where=here)
+
+
+def _levels(fleet: _Fleet, total: Floats, count: Floats) -> tuple[Floats, Floats]:
+    """The level of each member as the fleet and its own past let expect it, and its variance."""
+    own = _worth(count, fleet.phi) / fleet.sigma**2
+    prior = 1 / fleet.spread**2
+    off = total / np.maximum(count, 1) - fleet.centre
+    return fleet.centre + np.where(count > 0, off, 0.0) * own / (own + prior), 1 / (own + prior)
 
 
 def _worth(count: Floats, phi: Floats) -> Floats:
-    """How many independent readings so many in a row are worth, by an AR(1) of correlation φ (by case)."""
-    f, n = phi[:, None], np.maximum(count, 1.0)
+    """How many independent readings so many in a row are worth, by an AR(1) of correlation φ."""
+    f, n = phi, np.maximum(count, 1.0)
     memory = 2 * f / (1 - f) * (1 - (1 - f**n) / (n * (1 - f)))
     return np.where(count > 0, n / (1 + np.maximum(memory, 0.0)), 0.0)
 
 
 def _after(phi: Floats, length: int) -> tuple[Floats, Floats]:
-    """By case: what of a deviation is left in each of the readings after it, the newest first; and the
-    variance of their middle beside σ², by an AR(1) of correlation φ."""
+    """What of a deviation is left in each of the readings after it, the newest first, readings × cases; and
+    by case the variance of their middle beside σ², by an AR(1) of correlation φ."""
     steps = np.arange(length, 0, -1)
     f = phi[:, None, None]
     covariance = f ** np.abs(np.subtract.outer(steps, steps)) - f ** np.add.outer(steps, steps)
     # The larger of two, and a median, scatter more than a mean does (normal, independent: π/2 of many).
     of_middle = 1.36 if length == 2 else 1.57 * length / (length + 0.57)
-    return phi[:, None] ** steps, of_middle * covariance.mean(axis=(1, 2))
+    return phi ** steps[:, None], of_middle * covariance.mean(axis=(1, 2))
 
 
 def _middle(last: Floats) -> Floats:
-    """Of two readings the better one, for one bad night decides nothing; else their median. Last axis."""
-    middle: Floats = last.max(axis=-1) if last.shape[-1] == 2 else np.median(last, axis=-1)
+    """Of two readings the better one, for one bad night decides nothing; else their median. First axis."""
+    middle: Floats = last.max(axis=0) if len(last) == 2 else np.median(last, axis=0)
     return middle
 
 
 def _lower_middle(first: Floats) -> Floats:
-    """Of a member's first readings, last axis, the middle one, or of two the worse: one that was too good is
+    """Of a member's first readings, first axis, the middle one, or of two the worse: one that was too good is
     no level to fall from."""
-    known = (~np.isnan(first)).sum(axis=-1)
+    known = (~np.isnan(first)).sum(axis=0)
     place = np.maximum((known - 1) // 2, 0)
-    middle: Floats = np.take_along_axis(np.sort(first, axis=-1), place[..., None], axis=-1)[..., 0]
+    middle: Floats = np.take_along_axis(np.sort(first, axis=0), place[None], axis=0)[0]
     return middle
 
 

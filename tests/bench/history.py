@@ -133,6 +133,7 @@ import csv, json, os, resource, statistics, sys, time
 from pathlib import Path
 begun, folder = time.perf_counter(), Path(sys.argv[1])
 from npc.cron.nightly import judge_night
+from npc.cron.series import panel
 from npc.records.history import History
 from npc.records.record import moment
 {work}
@@ -173,6 +174,7 @@ def main(nodes: int = NODES, nights: int = NIGHTS) -> int:
         for name, work in (
             ("the plain way: read and grouped", _PLAIN),
             ("indexed", _INDEX),
+            ("read into a panel", "panel(History(folder).points())"),
             ("the last night judged", judge),
             (
                 "its records read",
@@ -184,7 +186,7 @@ def main(nodes: int = NODES, nights: int = NIGHTS) -> int:
                 f"{name}: {took.seconds:.1f} s by the clock, {took.processor_s:.1f} s of processors, "
                 f"{took.peak_bytes / 1e6:.0f} MB"
             )
-    plain, index, judged, _ = costs.values()
+    plain, index, _, judged, _ = costs.values()
     print(
         f"the plain way takes {plain.seconds / judged.seconds:.1f} times as long as judging, and "
         f"{plain.peak_bytes / judged.peak_bytes:.1f} times the memory"

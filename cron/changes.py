@@ -3,9 +3,9 @@
 The nights, logarithms, are split where least squares put the change, freed of single outliers. The means of
 the two levels are compared by Student's t: nights that resemble each other count for less (`memory`), and the
 evidence grows with the nights on both sides. It grows to a limit: levels may always differ by a share of the
-noise (`WANDER`), and as much as the means of as many nights in a row have differed before. If nothing is
-clear there, the nights before are split again, and so on, since what comes slowly or in several steps has an
-earlier beginning.
+noise (`WANDER`), and as much as the means of as many nights in a row have differed before. A difference that
+is large even against single nights needs no more. If nothing is clear there, the nights before are split
+again, and so on, since what comes slowly or in several steps has an earlier beginning.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ STRETCHES: Final = 8
 #: Standard deviations between the tenths of normal noise.
 TENTHS: Final = 2.563
 #: An autocorrelation of n nights is chance below this over √n.
-BY_CHANCE: Final = 1.5
-#: Levels may differ by this share of a night's standard deviation, though that was never seen: without
-#: this, healthy noise with an autocorrelation of 0.9 is CHANGED every fourth year.
-WANDER: Final = 0.3
+BY_CHANCE: Final = 0.7
+#: Levels may differ by this share of a night's standard deviation, though that was never seen: noise that
+#: wanders for longer than the past is long has no other mark.
+WANDER: Final = 0.35
 
 
 class Change(NamedTuple):
@@ -96,11 +96,19 @@ def level_score(before: Floats, after: Floats, today: float) -> float:
     if min(abs(effect), math.copysign(now, effect * now)) < MIN_EFFECT:
         return 0.0
     noise = np.append(before - usual, after - after.mean())
-    tau, dof = memory(noise)
     variance = max(before.var(ddof=1), (noise**2).sum() / (len(noise) - 2), least**2)
-    error = math.sqrt(variance * (tau / len(before) + tau / len(after) + WANDER**2))
+
+    def error(tau: float) -> float:
+        return math.sqrt(variance * (tau / len(before) + tau / len(after) + WANDER**2))
+
+    if abs(effect) < THRESHOLD * error(1.0):
+        return 0.0  # not even if all nights were independent
+    tau, dof = memory(noise)
     ups_and_downs = wandering(before * math.copysign(1.0, -effect), len(after), least)
-    return float(normal_score(abs(effect) / max(error, ups_and_downs), dof))
+    score = normal_score(abs(effect) / max(error(tau), ups_and_downs), dof)
+    # As much as both levels would differ by if the nights of each were worth a single one.
+    alone = normal_score(abs(effect) / math.sqrt(2 * variance), len(noise) - 2)
+    return float(max(score, alone))
 
 
 def wandering(before: Floats, count: int, least: float) -> float:
@@ -115,8 +123,10 @@ def wandering(before: Floats, count: int, least: float) -> float:
 
 def without_outliers(nights: Floats, least: float) -> Floats:
     """The nights, none further from their median than noise reaches."""
-    low, middle, high = np.quantile(nights, (0.1, 0.5, 0.9))
-    sigma = max(1.4826 * float(np.median(np.abs(nights - middle))), float(high - low) / TENTHS, least)
+    by_size, tenth = np.sort(nights), len(nights) // 10
+    middle = by_size[len(nights) // 2]
+    scale = 1.4826 * np.sort(np.abs(nights - middle))[len(nights) // 2]
+    sigma = max(scale, (by_size[-1 - tenth] - by_size[tenth]) / TENTHS, least)
     return nights.clip(middle - CAP * sigma, middle + CAP * sigma)
 
 

@@ -21,14 +21,16 @@ from tests.bench.histories import (
 
 
 def test_a_change_ten_nights_after_the_beginning_is_told() -> None:
-    for sigma, least in ((0.01, 12), (0.02, 10)):
-        seen = 0
+    """20 %: of twelve series most in ten nights, all but one in a month."""
+    for sigma in (0.01, 0.02):
+        by_nights = dict.fromkeys((10, 30), 0)
         for seed in range(12):
-            nights = sigma * np.random.default_rng(seed).standard_normal(20)
+            nights = sigma * np.random.default_rng(seed).standard_normal(70)
             nights[10:] += math.log(1.2)
-            change = changed(nights)
-            seen += change is not None and abs(change.night - 10) <= 1 and change.effect > 0.1
-        assert seen >= least, sigma
+            for count in by_nights:
+                change = changed(nights[: 10 + count])
+                by_nights[count] += change is not None and abs(change.night - 10) <= 1 and change.effect > 0.1
+        assert by_nights[10] >= 9 and by_nights[30] >= 11, (sigma, by_nights)
 
 
 def test_evidence_grows_with_the_nights_on_both_sides() -> None:
@@ -39,13 +41,13 @@ def test_evidence_grows_with_the_nights_on_both_sides() -> None:
         by_nights.append(
             [
                 [level_score(old[-before:], new[:count], -0.05) for count in (7, 20, 60)]
-                for before in (12, 30, 100, 300)
+                for before in (30, 100, 300)
             ]
         )
     scores = np.median(by_nights, axis=0)
-    assert (np.diff(scores, axis=0) > 0).all(), "with the past"
-    assert (np.diff(scores[2:], axis=1) > 0.3).all(), "with the nights since then"
-    assert scores[3, 2] > 6.5
+    assert (np.diff(scores, axis=0) > 0.5).all(), "with the past"
+    assert (np.diff(scores[1:], axis=1) > 0.3).all(), "with the nights since then"
+    assert scores[2, 2] > 6
 
 
 def test_what_has_wandered_before_is_no_change() -> None:
@@ -64,15 +66,15 @@ def test_a_small_fault_that_stayed_a_quarter_of_a_year_is_not_forgotten(kind: st
     """5 % with 2 % of noise: what no three nights told is told by ninety."""
     history = simulate(kind, 3, (60, 190), 0.05, last=90)
     told = [(change := changed(values)) is not None and change.effect < 0 for values in history.values]
-    assert (np.array(told) | history.alarms[:, -1]).mean() >= 0.95
+    assert (np.array(told) | history.alarms[:, -1]).mean() >= 0.93
 
 
 #: By rule, steps seen in all published series at least, other alarms at most; and the same of the series that
 #: the rule was not looked at with.
 TABLE = {
-    "NPC": ((16, 15), (2, 6)),
-    "XDMoD's control chart": ((9, 4), (3, 2)),
-    "3 sigma of 30 nights": ((12, 151), (3, 61)),
+    "NPC": ((22, 19), (5, 10)),
+    "XDMoD's control chart": ((12, 6), (4, 4)),
+    "3 sigma of 30 nights": ((14, 195), (3, 100)),
 }
 
 
@@ -90,6 +92,6 @@ def test_rules_see_as_much_of_real_histories_as_the_page_says(name: str) -> None
 def test_steps_that_are_planted_in_real_quiet_stretches_are_seen() -> None:
     """One stretch in three; ``make bench-histories`` takes all."""
     (rule, _), stretches = RULES["NPC"], quiet_stretches()
-    assert len(stretches) >= 60
+    assert len(stretches) >= 80
     count = total([counted(rule, planted(stretch, -0.05), (BEFORE,)) for stretch in stretches[::3]])
     assert count.seen >= 0.75 * count.steps and count.others <= 10

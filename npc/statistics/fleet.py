@@ -183,7 +183,8 @@ class FleetWatch:
         #: How far each of the last readings was below what was expected, in σ; by case, and of all together.
         self._low = np.full((last, cases + 1, members), np.nan)
         self._tail = LowTail(cases + 1)
-        self._now = self._fleet()
+        #: What is known after the last night; None where it has to be found anew.
+        self._known: _Fleet | None = None
 
     def begin_anew(self, chosen: Booleans) -> None:
         """Forget the past of some cases and members, for somebody accepted their state.
@@ -193,7 +194,7 @@ class FleetWatch:
         self._sum[chosen] = self._count[chosen] = 0
         self._since[chosen], self._before[chosen] = -1, np.nan
         self._forget_recent(chosen)
-        self._now = self._fleet()
+        self._known = None
 
     def _forget_recent(self, chosen: Booleans) -> None:
         self._recent[:, chosen], self._nights[:, chosen], self._counted[:, chosen] = np.nan, -1, 0
@@ -202,7 +203,7 @@ class FleetWatch:
     def night(self, number: int, readings: Floats) -> FleetNight:
         """Judge a night. readings: cases × members, NaN for none."""
         here = ~np.isnan(readings)
-        fleet = self._now
+        fleet = self._known or self._fleet()
         level, variance = _levels(fleet.wide, self._sum, self._count)
         quiet = here & (self._since < 0)
         wide = variance + (fleet.sigma**2)[:, None]
@@ -212,13 +213,12 @@ class FleetWatch:
         self._learn_noise(innovation, quiet, fleet.sigma)
         self._push(number, readings, here, level, CAP * np.sqrt(wide))
         self._push_low(innovation / fleet.sigma[:, None], quiet)
-        self._now = fleet = self._fleet()
+        self._known = fleet = self._fleet()
         self._follow(here, fleet)
         self._judge(quiet, innovation, fleet)
-        return self._night(common)
+        return self._night(common, fleet)
 
-    def _night(self, common: Floats) -> FleetNight:
-        fleet = self._now
+    def _night(self, common: Floats, fleet: _Fleet) -> FleetNight:
         level = _levels(fleet.wide, self._sum, self._count)[0] - fleet.centre[:, None]
         far = normal_quantile(FALSE_UNLIKE / max(int((self._count > 0).any(axis=0).sum()), 1))
         unlike = (level < -np.maximum(far * fleet.spread, LEAST)[:, None]) & (self._count >= KNOWN)
@@ -306,7 +306,7 @@ class FleetWatch:
         if first.any():
             three = self._recent[:KNOWN, first]
             middle, case = np.median(three, axis=0), np.nonzero(first)[0]
-            near = CAP * self._now.sigma[case]
+            near = CAP * self._fleet().sigma[case]
             self._counted[:KNOWN, first] = three = np.clip(three, middle - near, middle + near)
             self._sum[first] = three.sum(axis=0)
             level = level.copy()  # with which the next reading is held, which the one far off has moved

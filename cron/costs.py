@@ -46,7 +46,7 @@ def costs_of(run: Path | None) -> RunCosts:
         jobs = jobs_of(filter(None, (workpackage.batch_job() for workpackage in workpackages)))
         places: dict[str, set[str]] = {}
         for workpackage in workpackages:
-            named, nodes = workpackage.batch_job(), workpackage.parameters.get("nodelist", "")
+            named, nodes = workpackage.batch_job(), workpackage.parameters.get("npc_nodelist", "")
             job = jobs.get(named.number) if named else None
             if nodes and not workpackage.progress().made:
                 cut = job and job.ended and job.state != "COMPLETED" and not workpackage.recorded_reason()

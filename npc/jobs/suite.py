@@ -106,6 +106,7 @@ def environment_of_settings(
 
     Raises InvalidUsage for names that nothing reads, and values that JUBE would not take.
     """
+    _refuse_unread(platform)
     known = settings(home, platform, file)
     plain, or_auto = whole_numbers(home, platform, file)
     variables = {}
@@ -129,6 +130,20 @@ def environment_of_settings(
             raise InvalidUsage(f"--set {word}: at least one launch of each case is needed")
         variables[f"NPC_{name.upper()}"] = value
     return variables
+
+
+def _refuse_unread(platform: Path) -> None:
+    """Refuse a parameter ``reservation`` over a platform that reads ``npc_reservation``: it has no effect."""
+    names = {
+        parameter.get("name", "")
+        for file in platform_files(platform / "platform.xml")
+        for parameter in read_jube_file(file).iter("parameter")
+    }
+    for name in sorted(names):
+        if f"npc_{name}" in names:
+            raise InvalidUsage(
+                f"{platform / 'platform.xml'}: nothing reads its parameter {name}; call it npc_{name}"
+            )
 
 
 def paths_from_here(environment: Mapping[str, str]) -> dict[str, str]:

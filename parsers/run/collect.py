@@ -50,7 +50,7 @@ def _records_of_run(run: Path, platform: str) -> Iterator[Record]:
         yield from _records_of_folder(run, run, Origin(platform or socket.gethostname(), "", name))
         return
     for workpackage in read_workpackages(run):
-        where = platform or workpackage.parameters.get("platform_name") or _measured_node(run)
+        where = platform or workpackage.parameters.get("npc_platform_name") or _measured_node(run)
         origin = Origin(where, workpackage.step, name)
         folders = sorted(path.parent for path in (workpackage.folder / "work").glob(f"*/{LAUNCHES}"))
         for folder in folders:
@@ -64,8 +64,8 @@ def _records_of_run(run: Path, platform: str) -> Iterator[Record]:
 
 
 def _measured_node(run: Path) -> str:
-    """What a run is known by whose platform has no ``platform_name``: its first measured node by name, else
-    this host, which only collects."""
+    """What a run is known by whose platform has no ``npc_platform_name``: its first measured node by name,
+    else this host, which only collects."""
     for path in sorted(run.glob(f"*/work/{ENVIRONMENT}")):
         if (environment := read_environment(path)) and isinstance(
             name := below(environment, "host", "name"), str

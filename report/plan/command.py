@@ -126,7 +126,7 @@ def _machine(name: str, nodes: int | None) -> Machine:
     # those of a cluster's nodes cannot be seen from here
     cpu = processors() if one_machine else {}
     caches = last_level_bytes(cpu.get("caches")) / (cpu.get("cores") or 1) / CACHE_A_CORE
-    named = parameter_of(folder, "platform_name") or folder.name
+    named = parameter_of(folder, "npc_platform_name") or folder.name
     return Machine(
         platform=name,
         name=named,

@@ -36,7 +36,7 @@ def steps_seen(runs: Path, platform: str) -> Mapping[str, EarlierStep]:
         cases: dict[str, Counter[tuple[str, ...]]] = {}
         with contextlib.suppress(NoRun):
             for workpackage in read_workpackages(run):
-                if workpackage.parameters.get("platform_name") != platform:
+                if workpackage.parameters.get("npc_platform_name") != platform:
                     continue
                 for log in (workpackage.folder / "work").glob(f"*/{LAUNCHES}"):
                     with contextlib.suppress(OSError, ValueError):

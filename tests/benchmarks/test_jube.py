@@ -307,6 +307,42 @@ def slurm(folder: Path, sbatch: str = SBATCH) -> str:
 
 
 @needs_foreign
+def test_a_platforms_parameters_are_those_of_jubes_platforms_or_have_our_prefix() -> None:
+    """Of two values of one name, theirs and ours, JUBE makes no workpackage."""
+
+    def names(path: Path) -> set[str]:
+        return {element.attrib["name"] for element in ET.parse(path).iter("parameter")}
+
+    customary = names(FOREIGN / "platform.xml")
+    for path in ROOT.glob("platforms/*/platform.xml"):
+        assert not {name for name in names(path) - customary if not name.startswith("npc_")}, path
+
+
+#: Parameters of other people's specifications, in a set of their own.
+THEIRS = (
+    "modules", "reservation", "nodelist", "constraint", "qos", "exclusive", "job_name", "mapping", "binding",
+    "resources", "slots", "shares", "cores_per_node", "platform_name", "dependency",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["localhost", "slurm", "sge", "modular"])
+def test_a_benchmark_whose_parameters_have_common_names_runs_on_our_platforms(
+    tmp_path: Path, name: str
+) -> None:
+    theirs = "".join(f'<parameter name="{word}">of theirs</parameter>' for word in THEIRS)
+    (tmp_path / "site.xml").write_text(
+        f"""<jube><benchmark name="site" outpath="runs">
+        <parameterset name="site_param">{theirs}</parameterset>
+        <step name="site"><use>site_param</use>
+            <use from="platform.xml">executeset,systemParameter,executesub,jobfiles</use>
+            <do>echo $modules $submit</do></step></benchmark></jube>"""
+    )
+    run_jube(tmp_path / "site.xml", tmp_path / "runs", "--include-path", ROOT / "platforms" / name)
+    assert (tmp_path / "runs/000000/000000_site/work/stdout").read_text().startswith("of theirs ")
+
+
+@needs_foreign
 @pytest.mark.slow
 @pytest.mark.parametrize("benchmark", ["qperf", "stream"])
 def test_jubes_own_platform_runs_a_benchmark_with_stand_ins_for_slurm(tmp_path: Path, benchmark: str) -> None:

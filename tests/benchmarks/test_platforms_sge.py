@@ -30,11 +30,11 @@ BENCHMARK = """
   <parameterset name="how_param"><parameter name="how">{how}</parameter></parameterset>
   <parameterset name="systemParameter" init_with="platform.xml">
     <parameter name="executable">sh {folder}/ways $how</parameter>
-    <parameter name="slots" type="int">1</parameter>
-    <parameter name="dependency">none</parameter>
+    <parameter name="npc_slots" type="int">1</parameter>
+    <parameter name="npc_dependency">none</parameter>
     <parameter name="timelimit" mode="python">"00:00:02" if "$how" == "limit" else "00:01:00"</parameter>
     <parameter name="outlogfile" mode="python">"/no/such/place" if "$how" == "lost" else "job.out"</parameter>
-    <parameter name="resources" mode="python">"arch=none" if "$how" == "never" else ""</parameter>
+    <parameter name="npc_resources" mode="python">"arch=none" if "$how" == "never" else ""</parameter>
     <parameter name="additional_job_config" mode="python">"-h" if "$how" == "pending" else ""</parameter>
   </parameterset>
   <step name="site">

@@ -199,7 +199,7 @@ def test_a_second_platform_runs_elsewhere(cluster: Cluster, tmp_path: Path) -> N
     text = text.replace("fuchs-csc", "second").replace("NPC_QUEUE:-fuchs", "NPC_QUEUE:-booster")
     per_step = """{"iperf3": "export IN_STEP=$jube_step_name", "osu": "exit 9"}.get("$jube_step_name", "")"""
     inner = '<parameterset name="systemParameter" init_with="[^"]*">'
-    parameter = f'<parameter name="site_env" mode="python" separator=";;">{per_step}</parameter>'
+    parameter = f'<parameter name="npc_site_env" mode="python" separator=";;">{per_step}</parameter>'
     text, found = re.subn(inner, lambda tag: tag[0] + parameter, text)
     assert found == 1
     (second / "platform.xml").write_text(text)

@@ -162,7 +162,7 @@ def platform(folder: Path, name: str, **parameters: str) -> Path:
     folder.mkdir()
     shutil.copy(source / "submit.job.in", folder)
     tree = ET.parse(source / "platform.xml")
-    changes = {"platform_name": name, **parameters}
+    changes = {"npc_platform_name": name, **parameters}
     for element in tree.iter("parameter"):
         if element.get("name") in changes:
             element.text = changes.pop(element.attrib["name"])

@@ -41,7 +41,7 @@ class Run:
             for name in files:
                 (work.parent / name).write_text("")
         named = (
-            f'<parameter name="platform_name" mode="text"><value>{self._platform}</value></parameter>'
+            f'<parameter name="npc_platform_name" mode="text"><value>{self._platform}</value></parameter>'
             if self._platform
             else ""
         )

@@ -243,10 +243,10 @@ def test_a_platform_is_what_its_elements_say_however_they_are_written(
     monkeypatch.delenv("NPC_QUEUE", raising=False)
     localhost = ROOT / "platforms/localhost/platform.xml"
     (tmp_path / "platform.xml").write_text(
-        f"""<jube><!-- later: sbatch, a <parameter name="platform_name">slurm</parameter> -->
+        f"""<jube><!-- later: sbatch, a <parameter name="npc_platform_name">slurm</parameter> -->
   <parameterset name="executeset" init_with="{localhost}"/>
   <parameterset name='systemParameter' init_with='{localhost}'>
-    <parameter  name='platform_name' >
+    <parameter  name='npc_platform_name' >
       desk</parameter>
     <parameter name='queue' mode='shell'>printf %s "${{NPC_QUEUE:-short}}"</parameter>
   </parameterset></jube>"""

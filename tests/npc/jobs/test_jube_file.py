@@ -195,6 +195,20 @@ def test_a_platform_is_what_its_elements_say_not_its_comments(tmp_path: Path) ->
     assert default_of(tmp_path, "queue") == "batch"
 
 
+def test_a_parameter_that_lacks_the_platforms_prefix_is_refused(tmp_path: Path) -> None:
+    base = ROOT / "platforms/slurm/platform.xml"
+    for name, refused in (("reservation", True), ("npc_reservation", False), ("env", False)):
+        (tmp_path / "platform.xml").write_text(
+            f"""<jube><parameterset name="systemParameter" init_with="{base}">
+            <parameter name="{name}">tonight</parameter></parameterset></jube>"""
+        )
+        if refused:
+            with pytest.raises(InvalidUsage, match="its parameter reservation; call it npc_reservation"):
+                environment_of_settings(ROOT, tmp_path, ["queue=short"])
+        else:
+            assert environment_of_settings(ROOT, tmp_path, ["queue=short"]) == {"NPC_QUEUE": "short"}
+
+
 # -- files that would do harm --------------------------------------------------------------------------
 
 #: Each name stands for ten of the one before.

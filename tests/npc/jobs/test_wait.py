@@ -78,7 +78,7 @@ def write_benchmark(folder: Path, endings: tuple[str, ...], submit: str = "sbatc
 <jube>
   <benchmark name="endings" outpath="runs">
     <parameterset name="ending">
-      <parameter name="platform_name">test</parameter>
+      <parameter name="npc_platform_name">test</parameter>
       <parameter name="submit">{submit}</parameter>
       <parameter name="ending">{",".join(endings)}</parameter>
       <parameter name="options" mode="python" separator="|">{OPTIONS!r}.get("$ending", "")</parameter>

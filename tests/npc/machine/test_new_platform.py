@@ -151,7 +151,7 @@ def test_where_there_is_no_slurm_it_is_this_machine_alone(copy: Path, tmp_path: 
     sets = {(each.tag, each.get("name")): each for each in ET.parse(folder / "platform.xml").getroot()}
     assert sets["parameterset", "systemParameter"].get("init_with") == "../localhost/platform.xml"
     parameters = {each.get("name"): each.text for each in sets["parameterset", "systemParameter"]}
-    assert parameters == {"platform_name": "mine"}
+    assert parameters == {"npc_platform_name": "mine"}
     assert _machine(str(folder), None).one_machine
 
 

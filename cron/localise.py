@@ -28,7 +28,7 @@ from npc.machine.fabric import Topology, group_members, natural
 from npc.records.units import plural
 from npc.records.verdicts import NightSuspect
 from npc.statistics.arrays import Booleans, Integers
-from npc.statistics.distributions import at_least, upper_tail
+from npc.statistics.distributions import mean_as_low, upper_tail
 from npc.statistics.localiser import (
     MIN_PARTNERS,
     Effect,
@@ -332,10 +332,9 @@ def _suspect(
     runs = tuple(panel.runs[night] for night in sorted(set(nights.tolist())))
     below = int((values < 0).sum())
     slow = int((values < -main.effect.delta / 2).sum())
-    # Healthy readings are anybody's, whatever the noise: the chance to draw so many low ones from the others.
+    # Healthy readings are anybody's, whatever the noise: the chance to draw ones as low from the others.
     others = np.setdiff1d(np.flatnonzero(readings.case == main.case), main.readings)
-    as_low = int((readings.values[others] < -main.effect.delta / 2).sum())
-    drawn = at_least(slow, len(values), (as_low + 0.5) / (len(others) + 1))
+    drawn = mean_as_low(values, readings.values[others], main.effect.delta)
     text = (
         f"{readings.cases[main.case]}: lower than usual in {below} of {len(values)} measurements "
         f"in {plural(len(runs), 'night')}, {main.effect.z:.1f} σ"

@@ -7,12 +7,15 @@ wait for it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from npc.statistics.arrays import Floats
+
+#: Steps into which the values of `mean_as_low` are rounded: an odd number, so that 0 is one of them.
+MEAN_BINS: Final = 513
 
 
 def upper_tail(z: float) -> float:
@@ -59,6 +62,29 @@ def drawn_at_least(count: int, drawn: int, marked: int, total: int) -> float:
 
     terms = ways(marked, hits) + ways(total - marked, drawn - hits) - ways(total, drawn)
     return min(float(np.exp(terms).sum()), 1.0)
+
+
+def mean_as_low(own: Floats, others: Floats, most: float) -> float:
+    """The chance that the mean of as many draws from `others` as `own` holds is as low as that of `own`.
+
+    It is exact for draws with replacement, whatever the noise: the distribution of `others`, to which half a
+    draw of -`most` is added for what has not been seen yet, convolved with itself. A value counts for `most`
+    at most, on either side, so that few outliers do not decide.
+    """
+    import numpy as np
+
+    middle = MEAN_BINS // 2
+
+    def bins(values: Floats) -> Floats:
+        return (values / most).clip(-1.0, 1.0) * middle + middle
+
+    # rounded so that the draws come out lower, and what was measured higher
+    weights = np.bincount(np.floor(bins(others)).astype(np.intp), minlength=MEAN_BINS).astype(float)
+    weights[0] += 0.5
+    reached = int(np.ceil(bins(own)).sum())
+    length = len(own) * (MEAN_BINS - 1) + 1
+    sums = np.fft.irfft(np.fft.rfft(weights / weights.sum(), length) ** len(own), length)
+    return float(sums[: reached + 1].clip(0.0).sum().clip(0.0, 1.0))
 
 
 def chance_of_failures(failed: int, made: int, others_failed: int, others: int) -> float:

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri, stdtr
 
 from npc.statistics.distributions import (
+    MEAN_BINS,
     at_least,
     chance_of_failures,
+    mean_as_low,
     normal_quantile,
     normal_score,
     student_quantile,
@@ -34,6 +36,32 @@ def test_failures_are_as_rare_as_those_of_the_others() -> None:
     assert chance_of_failures(2, 2, 0, 0) == pytest.approx(1 / 50**2)
     assert chance_of_failures(2, 2, 9, 50) == pytest.approx(0.1**2)
     assert chance_of_failures(3, 3, 400, 400) == pytest.approx(0.5**3), "half of all at most"
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["normal", "log-normal", "lottery"]), st.integers(1, 6))
+def test_a_mean_as_low_is_as_rare_as_in_all_that_can_be_drawn(seed: int, noise: str, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    others = 0.02 * rng.standard_normal(400)
+    if noise == "log-normal":
+        others = -0.02 * rng.lognormal(size=400)
+    if noise == "lottery":
+        others = np.where(rng.random(400) < 0.05, -0.3, others)
+    own = rng.choice(others, count) - rng.choice([0.0, 0.01, 0.03])
+    most = 0.05
+    draws = rng.choice(np.append(others, -most), (20_000, count)).clip(-most, most).sum(axis=1)
+    limit = own.clip(-most, most).sum()
+    step = count * most / (MEAN_BINS // 2)  # each draw is rounded by less than a step
+    least, highest = (float((draws <= limit + shift).mean()) for shift in (-1e-9, 2 * step))
+    chance = mean_as_low(own, others, most)
+    error = 5 * math.sqrt((highest + 1e-4) / 20_000) + 0.5 / 400
+    assert least - error <= chance <= highest + error
+
+
+def test_no_mean_is_rarer_than_what_nobody_has_seen_yet() -> None:
+    others = np.linspace(-0.01, 0.01, 100)
+    half = 0.5 / 100.5
+    assert mean_as_low(np.full(3, -0.9), others, 0.05) == pytest.approx(half**3, rel=1e-6)
+    assert mean_as_low(np.full(3, 0.9), others, 0.05) == pytest.approx(1.0)
 
 
 def test_the_normal_tail_and_its_quantile_belong_together() -> None:

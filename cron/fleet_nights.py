@@ -9,11 +9,12 @@ is usual for them and the sum of what each adds to it, so that the levels of nod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from npc.cron.night_readings import NightReadings, PlacedCases, group_equal, placed_cases
+from npc.cron.night_readings import NightReadings, NightValues, PlacedCases
 from npc.cron.series import Panel
 from npc.statistics.arrays import Booleans, Floats, Integers
 from npc.statistics.fleet import FleetNight, FleetWatch
@@ -31,6 +32,62 @@ class Member(NamedTuple):
     device: str
 
 
+class MemberNights:
+    """Members of the fleet in the cases that they measure, and what is known of them after each night."""
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        cases: Sequence[str],
+        measured: Booleans,
+        begin_case: Integers,
+        begin_host: Mapping[str, int],
+    ) -> None:
+        """cases: of the panel; measured: which of them these members measure. begin_case: by case, the night
+        that its accepted baseline counts from, -1 for none; begin_host: by host, the night from which on its
+        state was accepted."""
+        #: All of them, in the order of their numbers.
+        self.members = members
+        #: What they measure, in the order of its numbers: ``stream triad bandwidth``.
+        self.cases: Sequence[str] = tuple(compress(cases, measured.tolist()))
+        #: By case of the panel, its number in `cases`, where it is there.
+        self.number: Integers = np.cumsum(measured) - 1
+        shape = len(self.cases), len(members)
+        self._watch = FleetWatch(*shape)
+        self._begin_case = begin_case[measured][:, None]
+        self._begin_member = np.array([begin_host.get(member.host, -1) for member in members], dtype=np.intp)
+        #: After the last night that measured any of this; None before.
+        self.known: FleetNight | None = None
+        #: In which night a member was first unlike its fleet, -1 for never; cases × members.
+        self.unlike_since: Integers = np.full(shape, -1)
+
+    def begin_anew(self, number: int) -> None:
+        """Forget the past of those whose state somebody accepted from this night on."""
+        anew = (self._begin_case == number) | (self._begin_member == number)
+        if anew.any():
+            self._watch.begin_anew(anew)
+            self.unlike_since[anew] = -1
+
+    def night(self, number: int, case: Integers, member: Integers, value: Floats) -> FleetNight:
+        """Judge a night by values, each of a case of the panel and a member; of several of both the mean."""
+        shape = self.unlike_since.shape
+        place = self.number[case] * shape[1] + member
+        count = np.bincount(place, minlength=self.unlike_since.size)
+        summed = np.bincount(place, value, self.unlike_since.size)
+        readings = np.where(count > 0, summed / np.maximum(count, 1), np.nan).reshape(shape)
+        self.known = self._watch.night(number, readings)
+        self.unlike_since[self.known.unlike & (self.unlike_since < 0)] = number
+        return self.known
+
+    def expected(self, case: Integers, member: Integers) -> Floats:
+        """What members add to what is usual in cases of the panel, those that are worse with their loss."""
+        if self.known is None:
+            return np.zeros(len(case))
+        level = np.nan_to_num(self.known.level) - np.where(self.known.worse, self.known.step, 0.0)
+        floats: Floats = level[self.number[case], member]
+        return floats
+
+
 class FleetNights:
     """What is known of a platform's nodes, after each night of a panel."""
 
@@ -39,123 +96,98 @@ class FleetNights:
     ) -> None:
         """begins: by series, the night that its accepted baseline counts from, -1 for none. accepted: by host
         the name of the night from which on its state was accepted."""
-        self.placed: PlacedCases = placed_cases(panel)
-        placed = self.placed
-        first_host, hosts = placed.first_host, placed.host_count
-        single = hosts[placed.place] == 1
-        #: By row of one host, its member; -1 for the others.
-        member = np.full(len(placed.case), -1, dtype=np.intp)
-        device = placed.device
-        begin, of_member = group_equal(first_host[placed.place[single]], device[single])
-        member[single] = of_member
-        names = placed.medians.names
-        rows = np.flatnonzero(single)[begin]
-        #: All members, in the order of their numbers.
-        self.members: Sequence[Member] = [
-            Member(names[first_host[placed.place[row]]], placed.devices[device[row]]) for row in rows.tolist()
-        ]
-        self.member: Integers = member
-        self._alone = FleetWatch(len(placed.cases), len(self.members))
-        self._together = FleetWatch(len(placed.cases), len(names))
-        self._hosts_of_case = np.zeros((len(placed.cases), len(names)), dtype=bool)
-        self._begin_case = np.full(len(placed.cases), -1, dtype=np.intp)
+        self._placed = placed = PlacedCases(panel)
+        #: What is measured, whatever the size, alone or together.
+        self.cases: Sequence[str] = placed.names
+        begin_case = np.full(len(placed.names), -1, dtype=np.intp)
         if begins is not None:
-            known = placed.case_of_series >= 0
-            np.maximum.at(self._begin_case, placed.case_of_series[known], begins[known])
+            judged = placed.case_of_series >= 0
+            np.maximum.at(begin_case, placed.case_of_series[judged], begins[judged])
         number = {run: t for t, run in enumerate(panel.runs)}
-        since = {host: number.get(run, -1) for host, run in (accepted or {}).items()}
-        of_members = [since.get(member.host, -1) for member in self.members]
-        self._begin_member = np.array(of_members, dtype=np.intp)
-        self._begin_host = np.array([since.get(name, -1) for name in names], dtype=np.intp)
-        #: After the last night: members, and hosts by what they measured with others.
-        self.alone: FleetNight | None = None
-        self.together: FleetNight | None = None
-        #: In which night a member was first unlike its fleet, -1 for never; cases × members, cases × hosts.
-        self.unlike_alone: Integers = np.full((len(placed.cases), len(self.members)), -1)
-        self.unlike_together: Integers = np.full((len(placed.cases), len(names)), -1)
-        #: nights × cases: what each night was for all, by what hosts measured with others.
+        begin_host = {host: number.get(run, -1) for host, run in (accepted or {}).items()}
+        hosts = placed.medians.names
+        there = placed.alone.any(axis=0)
+        #: Hosts × devices: the number of the member, where there is one.
+        self._member = np.cumsum(there).reshape(there.shape) - 1
+        members = [Member(hosts[h], placed.devices[device]) for h, device in np.argwhere(there).tolist()]
+        alone = np.array(placed.alone.any(axis=(1, 2)))
+        #: Nodes and devices by what they measured by themselves.
+        self.alone = MemberNights(members, placed.names, alone, begin_case, begin_host)
+        members = [Member(host, "") for host in hosts]
+        #: Nodes by what they measured with others.
+        self.together = MemberNights(members, placed.names, placed.together, begin_case, begin_host)
+        #: Cases of the panel × hosts: who has measured it alone.
+        self._hosts_of_case = np.zeros((len(placed.names), len(hosts)), dtype=bool)
+        #: By night, of all values of one member: case and member as one number, and whether disturbed.
+        self._alone: list[tuple[Integers, Booleans]] = []
+        #: By night, the other values; and by case of `together` what the night was for all.
+        self._together: list[NightValues] = []
         self._common: list[Floats] = []
-        self._nothing = np.zeros(len(placed.cases))
 
     def night(self, number: int) -> None:
         """Go on to a night; all before it were gone through."""
-        placed = self.placed
-        rows = np.arange(*placed.night.searchsorted([number, number + 1]))
-        for watch, begin, unlike in (
-            (self._alone, self._begin_member, self.unlike_alone),
-            (self._together, self._begin_host, self.unlike_together),
-        ):
-            anew = (self._begin_case == number)[:, None] | (begin == number)
-            if anew.any():
-                watch.begin_anew(anew)
-                unlike[anew] = -1
-        alone = rows[self.member[rows] >= 0]
-        case, host = placed.case[alone], placed.first_host[placed.place[alone]]
+        for members in (self.alone, self.together):
+            members.begin_anew(number)
+        values = self._placed.of_night(number)
+        alone = self._placed.host_count[values.place] == 1
+        self._night_alone(number, values.take(alone))
+        self._night_together(number, values.take(~alone))
+
+    def _night_alone(self, number: int, values: NightValues) -> None:
+        case, host = values.case, self._placed.first_host[values.place]
+        member = self._member[host, values.device]
+        self._alone.append((self._place(self.alone.number[case], member), values.disturbed))
         self._hosts_of_case[case, host] = True
-        usable = alone[~self._often_disturbed(alone)]
-        usable = usable[(self._hosts_of_case.sum(axis=1) >= MIN_HOSTS)[placed.case[usable]]]
-        if len(usable):
-            readings = np.full(self.unlike_alone.shape, np.nan)
-            readings[placed.case[usable], self.member[usable]] = placed.value[usable]
-            self.alone = self._alone.night(number, readings)
-            self.unlike_alone[self.alone.unlike & (self.unlike_alone < 0)] = number
-        together = rows[self.member[rows] < 0]
-        self._common.append(self._night_together(number, together) if len(together) else self._nothing)
+        usable = ~_often_disturbed(values, len(self.cases))
+        usable &= (self._hosts_of_case.sum(axis=1) >= MIN_HOSTS)[case]
+        if usable.any():
+            self.alone.night(number, case[usable], member[usable], values.value[usable])
 
-    def _night_together(self, number: int, rows: Integers) -> Floats:
-        """What several hosts measured together: each host's reading is what is left to it by the others.
+    def _night_together(self, number: int, values: NightValues) -> None:
+        """What several hosts measured together: each host's reading is what is left to it by the others."""
+        self._together.append(values)
+        if not len(values.case):
+            self._common.append(np.zeros(len(self.together.cases)))
+            return
+        row, host = self._placed.hosts_of(values.place)
+        case = values.case[row]
+        expected = self.together.expected(case, host)
+        total = np.bincount(row, expected, len(values.case))
+        left = values.value[row] - (total[row] - expected)
+        self._common.append(self.together.night(number, case, host, left).common)
 
-        Returns by case what the night was for all.
+    def _place(self, case: Integers, member: Integers) -> Integers:
+        """Cases and members of `alone` as one number."""
+        return case * len(self.alone.members) + member
+
+    def nights_of(self, case: int, member: int) -> tuple[Integers, Booleans]:
+        """In which nights a member was measured alone, and in which of these others used its CPUs.
+
+        case, member: numbers in `alone`.
         """
-        placed = self.placed
-        shape = len(placed.cases), len(placed.medians.names)
-        row, host = placed.hosts_of(rows)
-        case = placed.case[rows][row]
-        expected = self._expected(case, host)
-        total = np.bincount(row, expected, len(rows))
-        left = placed.value[rows][row] - (total[row] - expected)
-        count, summed = np.zeros((2, *shape))
-        np.add.at(count, (case, host), 1)
-        np.add.at(summed, (case, host), left)
-        readings = np.where(count > 0, summed / np.maximum(count, 1), np.nan)
-        self.together = self._together.night(number, readings)
-        self.unlike_together[self.together.unlike & (self.unlike_together < 0)] = number
-        return self.together.common
-
-    def _expected(self, case: Integers, host: Integers) -> Floats:
-        """What hosts add to what is usual, those that are worse with their loss."""
-        if self.together is None:
-            return np.zeros(len(case))
-        level = np.nan_to_num(self.together.level) - np.where(self.together.worse, self.together.step, 0.0)
-        floats: Floats = level[case, host]
-        return floats
-
-    def _often_disturbed(self, rows: Integers) -> Booleans:
-        """Rows that others on the CPUs disturbed, where the case has others tonight."""
-        case, disturbed = self.placed.case[rows], self.placed.disturbed[rows]
-        cases = len(self.placed.cases)
-        few = 2 * np.bincount(case, disturbed, cases) < np.bincount(case, minlength=cases)
-        chosen: Booleans = disturbed & few[case]
-        return chosen
-
-    def rows_of(self, case: int, member: int) -> Integers:
-        """The rows of `placed` of one member and case, up to the last night, the oldest first."""
-        chosen = (self.member == member) & (self.placed.case == case)
-        return np.flatnonzero(chosen & (self.placed.night < len(self._common)))
+        place = case * len(self.alone.members) + member
+        nights = [
+            (t, disturbed[row])
+            for t, (places, disturbed) in enumerate(self._alone)
+            for row in np.flatnonzero(places == place).tolist()
+        ]
+        return np.array([t for t, _ in nights], dtype=np.intp), np.array(
+            [is_so for _, is_so in nights], dtype=bool
+        )
 
     def left(self, since: int) -> NightReadings:
         """Of what several hosts measured together from a night on, what their levels do not explain."""
-        placed, together = self.placed, self.together
-        rows = np.arange(*placed.night.searchsorted([since, len(self._common)]))
-        rows = rows[self.member[rows] < 0]
-        row, host = placed.hosts_of(rows)
-        case = placed.case[rows]
-        value = placed.value[rows]
-        if together is not None and len(rows):
-            level = np.nan_to_num(together.level)[case[row], host]
-            value = value - np.bincount(row, level, len(rows)) - together.centre[case]
-            value -= np.array(self._common)[placed.night[rows], case]
-        return placed.readings(rows, value)
+        since, known = max(since, 0), self.together.known
+        of_nights = self._together[since:]
+        values = NightValues(*map(np.concatenate, zip(*of_nights, strict=True)))
+        nights = since + np.repeat(np.arange(len(of_nights)), [len(values.case) for values in of_nights])
+        if known is not None and len(nights):
+            row, host = self._placed.hosts_of(values.place)
+            case = self.together.number[values.case]
+            level = np.nan_to_num(known.level)[case[row], host]
+            left = values.value - np.bincount(row, level, len(nights)) - known.centre[case]
+            values = values._replace(value=left - np.array(self._common)[nights, case])
+        return self._placed.readings(values, nights)
 
 
 def fleet_after(panel: Panel) -> FleetNights:
@@ -164,3 +196,10 @@ def fleet_after(panel: Panel) -> FleetNights:
     for number in range(len(panel.runs)):
         fleet.night(number)
     return fleet
+
+
+def _often_disturbed(values: NightValues, cases: int) -> Booleans:
+    """Which of a night's values others on the CPUs disturbed, where the case has others. cases: of all."""
+    few = 2 * np.bincount(values.case, values.disturbed, cases) < np.bincount(values.case, minlength=cases)
+    chosen: Booleans = values.disturbed & few[values.case]
+    return chosen

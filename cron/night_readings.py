@@ -7,7 +7,7 @@ again in that night is no reading of its own, for what disturbs a night often la
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -63,51 +63,116 @@ class NightReadings:
         return reading, numbers[np.arange(len(reading)) + (first - np.cumsum(count) + count)[reading]]
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedCases:
-    """One value a case, night and group of hosts, the oldest first. All arrays without another word are by
-    such a value, or row."""
+class NightValues(NamedTuple):
+    """What one night measured: one value a case, device and group of hosts; all arrays are by value."""
 
-    #: What is measured, whatever the size: ``qperf tcp_bw bandwidth``.
-    cases: tuple[str, ...]
-    #: Devices that series name, by number; the first is none.
-    devices: tuple[str, ...]
     #: The number of its case.
     case: Integers
-    #: The number of its night in the panel.
-    night: Integers
-    #: The number of its group of hosts in `medians.places`.
+    #: The number of its device.
+    device: Integers
+    #: The number of its group of hosts in `PlacedMedians.places`.
     place: Integers
     #: Log units; 0 is about what was usual in the first night; less is worse.
     value: Floats
     #: Whether others used the CPUs meanwhile.
     disturbed: Booleans
-    #: By series of the panel, its case; -1 for what is not judged.
-    case_of_series: Integers
-    #: The number of its device.
-    device: Integers
-    #: By place, the number of its only or first host in `medians.names`.
-    first_host: Integers
-    #: By place, how many hosts it has.
-    host_count: Integers
-    #: What the values were made of.
-    medians: PlacedMedians
 
-    def hosts_of(self, rows: Integers) -> tuple[Integers, Integers]:
-        """Each of some rows once for each of its hosts: its place among these rows, and the host's number."""
+    def take(self, rows: Integers | Booleans) -> NightValues:
+        """Some of them."""
+        return NightValues._make(of_value[rows] for of_value in self)
+
+
+class PlacedCases:
+    """The cases of a panel whose metric has a better direction, and what each night has of them."""
+
+    def __init__(self, panel: Panel) -> None:
+        cases: dict[str, int] = {}
+        devices: dict[str, int] = {"": 0}
+        #: By series of the panel, its case; -1 for what is not judged.
+        self.case_of_series: Integers = np.full(len(panel.keys), -1, dtype=np.intp)
+        self._device_of_series = np.zeros(len(panel.keys), dtype=np.intp)
+        for s, key in enumerate(panel.keys):
+            if direction(key):
+                self.case_of_series[s] = cases.setdefault(case_of(key), len(cases))
+                self._device_of_series[s] = devices.setdefault(key.device, len(devices))
+        #: What is measured, whatever the size: ``qperf tcp_bw bandwidth``.
+        self.names: tuple[str, ...] = tuple(cases)
+        #: Devices that series name, by number; the first is none.
+        self.devices: tuple[str, ...] = tuple(devices)
+        #: What the values are made of.
+        self.medians: PlacedMedians = panel.placed
         begins, numbers = self.medians.hosts
-        first, count = begins[self.place[rows]], self.host_count[self.place[rows]]
-        row = np.repeat(np.arange(len(rows)), count)
+        #: By group of hosts, the number of its only or first one in `medians.names`.
+        self.first_host: Integers = numbers[begins[:-1]]
+        #: By group of hosts, how many it has.
+        self.host_count: Integers = np.diff(begins)
+        #: Cases × hosts × devices: whether a night measured that by itself.
+        self.alone: Booleans = np.zeros((len(cases), len(self.medians.names), len(devices)), dtype=bool)
+        #: By case, whether a night measured it on several hosts together.
+        self.together: Booleans = np.zeros(len(cases), dtype=bool)
+        #: By series, the median of the first night that has it, in log units.
+        self._usual = np.full(len(panel.keys), np.nan)
+        for number in range(len(panel.runs)):
+            self._learn(number)
+
+    def _learn(self, number: int) -> None:
+        """Take in what a night measured where, and what is usual of series that are new."""
+        series, place, values, _ = self._of_night(number)
+        case, single = self.case_of_series[series], self.host_count[place] == 1
+        self.alone[case[single], self.first_host[place[single]], self._device_of_series[series[single]]] = (
+            True
+        )
+        self.together[case[~single]] = True
+        new = np.isnan(self._usual[series])
+        if new.any():
+            (first,) = quantiles(values[new], series[new], len(self._usual), 0.5)
+            self._usual = np.where(np.isnan(self._usual), first, self._usual)
+
+    def _of_night(self, number: int) -> tuple[Integers, Integers, Floats, Booleans]:
+        """Of the medians of a night that are judged: series, place, logarithm, and whether disturbed."""
+        medians = self.medians
+        rows = slice(*medians.night.searchsorted([number, number + 1]))
+        series, place = (numbers[rows].astype(np.intp) for numbers in (medians.series, medians.place))
+        judged = self.case_of_series[series] >= 0
+        values, disturbed = medians.logarithm[rows][judged], medians.disturbed[rows][judged]
+        return series[judged], place[judged], values, disturbed
+
+    def of_night(self, number: int) -> NightValues:
+        """The values of a night, by case, device and place; nothing in them depends on later nights.
+
+        Of the sizes of a case the lower quartile is taken, for a slow link shows at some of them only; of the
+        draws of one night the better one.
+        """
+        series, place, values, disturbed = self._of_night(number)
+        first, draw = group_equal(series, place)
+        best = np.full(len(first), -np.inf)
+        np.maximum.at(best, draw, values)
+        best -= self._usual[series[first]]
+        case, device = self.case_of_series[series[first]], self._device_of_series[series[first]]
+        of_case, size = group_equal(case, device, place[first])
+        (low,) = quantiles(best, size, len(of_case), QUANTILE)
+        return NightValues(
+            case[of_case], device[of_case], place[first[of_case]], low,
+            np.bincount(size[draw], disturbed, len(of_case)) > 0,
+        )  # fmt: skip
+
+    def hosts_of(self, place: Integers) -> tuple[Integers, Integers]:
+        """Each of some groups once for each of its hosts: which of them it is, and the host's number."""
+        begins, numbers = self.medians.hosts
+        first, count = begins[place], self.host_count[place]
+        row = np.repeat(np.arange(len(place)), count)
         return row, numbers[np.arange(len(row)) + (first - np.cumsum(count) + count)[row]]
 
-    def readings(self, rows: Integers, values: Floats) -> NightReadings:
-        """Some rows, with other values, for the search: of cases that were measured on several groups of
-        hosts. What was always measured in one place cannot set one node apart from another."""
+    def readings(self, values: NightValues, nights: Integers) -> NightReadings:
+        """Values of some nights for the search: of cases that were measured on several groups of hosts.
+
+        What was always measured in one place cannot set one node apart from another. nights: by value.
+        """
         readings = NightReadings(
-            cases=self.cases, case=self.case[rows], values=values, nights=self.night[rows],
-            place=self.place[rows], disturbed=self.disturbed[rows], placed=self.medians,
+            cases=self.names, case=values.case, values=values.value, nights=nights, place=values.place,
+            disturbed=values.disturbed, placed=self.medians,
         )  # fmt: skip
-        case, cases = readings.case, len(self.cases)
+        case, cases = readings.case, len(self.names)
         reading, host = readings.by_host
         begin, member = group_equal(case[reading], host)
         of_host = case[reading[begin]]
@@ -117,60 +182,12 @@ class PlacedCases:
         return readings.of_cases(chosen & (count >= 2 * MIN_READINGS))
 
 
-def placed_cases(panel: Panel) -> PlacedCases:
-    """The values of every case whose metric has a better direction.
-
-    Nothing in them depends on later nights. Of the sizes of a case the lower quartile is taken, for a slow
-    link shows at some of them only; of the draws of one night the better one.
-    """
-    medians = panel.placed
-    cases: dict[str, int] = {}
-    devices: dict[str, int] = {"": 0}
-    of_series = np.full(len(panel.keys), -1, dtype=np.intp)
-    device_of_series = np.zeros(len(panel.keys), dtype=np.intp)
-    for s, key in enumerate(panel.keys):
-        if direction(key):
-            of_series[s] = cases.setdefault(case_of(key), len(cases))
-            device_of_series[s] = devices.setdefault(key.device, len(devices))
-    rows = np.arange(medians.night.searchsorted(len(panel.runs)))
-    rows = rows[of_series[medians.series[rows]] >= 0]
-    series, night, place = medians.series[rows], medians.night[rows], medians.place[rows]
-    values = medians.logarithm[rows]
-    begin = np.full(len(panel.keys), len(panel.runs), dtype=np.intp)
-    np.minimum.at(begin, series, night)
-    early = night == begin[series]
-    (usual,) = quantiles(values[early], series[early], len(panel.keys), 0.5)
-    first, draw = group_equal(night, series, place)
-    best = np.full(len(first), -np.inf)
-    np.maximum.at(best, draw, values)
-    best -= usual[series[first]]
-    case, device = of_series[series[first]], device_of_series[series[first]]
-    of_case, size = group_equal(night[first], case, device, place[first])
-    (low,) = quantiles(best, size, len(of_case), QUANTILE)
-    chosen = first[of_case]
-    begins, numbers = medians.hosts
-    return PlacedCases(
-        cases=tuple(cases),
-        devices=tuple(devices),
-        case=of_series[series[chosen]],
-        night=night[chosen],
-        place=place[chosen],
-        value=low,
-        disturbed=np.bincount(size[draw], medians.disturbed[rows], len(of_case)) > 0,
-        case_of_series=of_series,
-        device=device_of_series[series[chosen]],
-        first_host=numbers[begins[:-1]],
-        host_count=np.diff(begins),
-        medians=medians,
-    )
-
-
 def group_equal(*numbers: Integers) -> tuple[Integers, Integers]:
     """Elements with the same numbers are a group; the groups are ordered by them.
 
     Returns by group its first element, and by element its group.
     """
-    code = numbers[0]
+    code = numbers[0].astype(np.intp)
     for more in numbers[1:]:
         code = code * (more.max(initial=0) + 1) + more
     _, first, group = np.unique(code, return_index=True, return_inverse=True)

@@ -9,12 +9,11 @@ from typing import Final, NamedTuple, cast
 
 import numpy as np
 
-from npc.cron.fleet_nights import FleetNights, Member
+from npc.cron.fleet_nights import FleetNights, MemberNights
 from npc.cron.series import Panel
 from npc.machine.fabric import Topology, group_members, natural
 from npc.records.units import plural
 from npc.records.verdicts import NightSuspect, NodeFinding
-from npc.statistics.arrays import Integers
 from npc.statistics.distributions import upper_tail
 from npc.statistics.fleet import FleetNight
 from npc.statistics.localiser import Effect
@@ -52,22 +51,22 @@ class _Worse(NamedTuple):
 
 def worse_nodes(panel: Panel, fleet: FleetNights, topology: Topology | None = None) -> list[NightSuspect]:
     """Suspects: nodes, or devices of them, and switches and racks of which most nodes became worse."""
-    night = fleet.alone
+    night, members = fleet.alone.known, fleet.alone.members
     if night is None or not night.worse.any():
         return []
     by_host: dict[str, list[_Worse]] = defaultdict(list)
     for case, member in np.argwhere(night.worse).tolist():
-        by_host[fleet.members[member].host].append(_Worse(case, member, night))
+        by_host[members[member].host].append(_Worse(case, member, night))
     suspects = {host: _node(panel, fleet, host, worse) for host, worse in by_host.items()}
-    hosts = sorted({member.host for member in fleet.members}, key=natural)
+    hosts = sorted({member.host for member in members}, key=natural)
     if len(suspects) > MOST_OF_ALL * len(hosts):
         rival = "everything"
         return [replace(suspect, named=False, rivals=(rival,)) for suspect in suspects.values()]
     groups = []
     for kind, name, below in _groups(topology, hosts, suspects):
-        members = [suspects.pop(host) for host in below if host in suspects]
-        if members:
-            groups.append(_group(kind, name, below, members))
+        of_group = [suspects.pop(host) for host in below if host in suspects]
+        if of_group:
+            groups.append(_group(kind, name, below, of_group))
     return [*groups, *suspects.values()]
 
 
@@ -105,22 +104,21 @@ def _node(panel: Panel, fleet: FleetNights, host: str, worse: Sequence[_Worse]) 
     main = max(worse, key=lambda one: one.score)
     night, at = main.night, (main.case, main.member)
     slowdown, low, high = main.effect.slowdowns()
-    devices = list(dict.fromkeys(fleet.members[one.member].device for one in worse))
-    own = [member.device for member in fleet.members if member.host == host and member.device]
+    members, cases = fleet.alone.members, fleet.alone.cases
+    devices = list(dict.fromkeys(members[one.member].device for one in worse))
+    own = [member.device for member in members if member.host == host and member.device]
     one_device = len(devices) == 1 and len(own) > 1
-    rows = fleet.rows_of(*at)
-    nights = fleet.placed.night[rows]
+    nights, is_disturbed = fleet.nights_of(*at)
     later = nights >= main.since
     runs = tuple(panel.runs[t] for t in nights[later].tolist())
-    cases = fleet.placed.cases
     text = (
         f"{cases[main.case]}: worse for {plural(len(runs), 'night')} than in the "
         f"{plural(int((~later).sum()), 'night')} before, {main.score:.1f} σ; nodes of this fleet differ by "
         f"{night.spread[main.case]:.1%}"
     )
-    if disturbed := int(fleet.placed.disturbed[rows[later]].sum()):
+    if disturbed := int(is_disturbed[later].sum()):
         text += f"; others used the CPUs in {disturbed} of them"
-    tested = night.worse.size
+    tested = len(fleet.cases) * len(members)
     return NightSuspect(
         kind="node",
         name=host,
@@ -145,33 +143,26 @@ def unlike_nodes(panel: Panel, fleet: FleetNights) -> tuple[NodeFinding, ...]:
 
     Of each the case in which it is furthest.
     """
-    hosts = [Member(name, "") for name in fleet.placed.medians.names]
     findings: dict[str, NodeFinding] = {}
-    for night, members, since in (
-        (fleet.alone, fleet.members, fleet.unlike_alone),
-        (fleet.together, hosts, fleet.unlike_together),
-    ):
-        if night is None:
+    for members in (fleet.alone, fleet.together):
+        if members.known is None:
             continue
-        for case, member in np.argwhere(night.unlike).tolist():
-            finding = _finding(panel, fleet.placed.cases[case], night, members, case, member, since)
+        for case, member in np.argwhere(members.known.unlike).tolist():
+            finding = _finding(panel, members, members.known, case, member)
             before = findings.get(finding.name)
             if before is None or finding.slowdown > before.slowdown:
                 findings[finding.name] = finding
     return tuple(sorted(findings.values(), key=lambda finding: -finding.slowdown))
 
 
-def _finding(
-    panel: Panel, name: str, night: FleetNight, members: Sequence[Member], case: int, member: int,
-    since: Integers,
-) -> NodeFinding:  # fmt: skip
-    """name: of the case. since: in which night each was first so; cases × members."""
+def _finding(panel: Panel, members: MemberNights, night: FleetNight, case: int, member: int) -> NodeFinding:
+    """case, member: numbers in `members`. night: what is known of them."""
     levels = night.level[case]
-    first = int(since[case, member])
+    first = int(members.unlike_since[case, member])
     return NodeFinding(
-        node=members[member].host,
-        device=members[member].device,
-        case=name,
+        node=members.members[member].host,
+        device=members.members[member].device,
+        case=members.cases[case],
         slowdown=float(-np.expm1(levels[member])),
         spread=float(night.spread[case]),
         rank=int((levels <= levels[member]).sum()),

@@ -78,9 +78,9 @@ class NightMeasurements(Mapping[tuple[int, int], NightMeasurement]):
         """rows: by series and night. codes: by row, the number of its series times `nights`, and of its
         night."""
         self._rows, self._nights = rows, nights
-        different, begins = np.unique(codes, return_index=True)
+        begins = np.flatnonzero(np.diff(codes, prepend=-1))
         ends = [*begins[1:].tolist(), len(codes)]
-        self._slices = dict(zip(different.tolist(), map(slice, begins.tolist(), ends), strict=True))
+        self._slices = dict(zip(codes[begins].tolist(), map(slice, begins.tolist(), ends), strict=True))
         self._of = lru_cache(maxsize=2**10)(self._measurement)
 
     def __getitem__(self, place: tuple[int, int]) -> NightMeasurement:

@@ -90,11 +90,11 @@ class PlacedMedians:
     """What was measured where, the oldest first: medians of one series in one night on some hosts."""
 
     #: By median, the number of its series in the panel.
-    series: Integers
+    series: NDArray[np.int32]
     #: By median, the number of its night in the panel.
-    night: Integers
+    night: NDArray[np.int32]
     #: By median, the number of its group of hosts in `places`.
-    place: Integers
+    place: NDArray[np.int32]
     #: By median, its logarithm (`Panel.logarithms`).
     logarithm: Floats
     #: By median, whether others used the CPUs during all of its samples.
@@ -109,7 +109,7 @@ class PlacedMedians:
         """Of all series, by their numbers. places: what their places are numbers of."""
         number: dict[HostGroup, int] = {}
         #: By end that sends, and place, the number of the group of hosts.
-        groups = {end: np.full(len(places), -1, dtype=np.intp) for end in ENDS}
+        groups = {end: np.full(len(places), -1, dtype=np.int32) for end in ENDS}
         at = []
         for key, placed in zip(keys, of_series, strict=True):
             end = sending_end(key)
@@ -121,10 +121,10 @@ class PlacedMedians:
             return cls.nowhere()
         night = np.concatenate([placed.night for placed in of_series])
         order = stable_order(night)
-        series = np.repeat(np.arange(len(keys)), [len(placed.night) for placed in of_series])
+        series = np.arange(len(keys), dtype=np.int32).repeat([len(placed.night) for placed in of_series])
         return cls(
             series[order],
-            night[order].astype(np.intp),
+            night[order],
             np.concatenate(at)[order],
             np.concatenate([placed.logarithm for placed in of_series])[order],
             np.concatenate([placed.disturbed for placed in of_series])[order],
@@ -134,7 +134,7 @@ class PlacedMedians:
     @classmethod
     def nowhere(cls) -> PlacedMedians:
         """Of no rows."""
-        none = np.zeros(0, dtype=np.intp)
+        none = np.zeros(0, dtype=np.int32)
         return cls(none, none, none, np.zeros(0), np.zeros(0, dtype=bool), ())
 
     @cached_property
@@ -381,13 +381,15 @@ def panel(
             medians[groups.code] = groups.median
         either = counts[0] | counts[1]
         placed.append(PlacedOfSeries.of(key, of_series.where(either), of_night[either], counts[1][either]))
+    measured = NightMeasurements(rows, codes, len(runs))
+    del codes  # it is as large as a column of values
     return Panel(
         keys=tuple(keys),
         runs=tuple(runs),
         times=tuple(times[run] for run in runs),
         value=value,
         again=again,
-        measured=NightMeasurements(rows, codes, len(runs)),
+        measured=measured,
         broken=broken,
         attempts=attempts,
         plans=plans,

@@ -74,7 +74,7 @@ class FleetNight(NamedTuple):
 
     #: Whether it is worse than it was, tonight or since it was last measured.
     worse: Booleans
-    #: By how much it is below its own level; where it is not worse, when it was looked at last.
+    #: By how much it is below its own level, where it is worse.
     step: Floats
     #: Standard error of the step.
     error: Floats
@@ -151,7 +151,7 @@ class _Fleet(NamedTuple):
         return _Fleet(*(of_case[:, None] for of_case in self))
 
 
-class _Held(NamedTuple):
+class _LastReadings(NamedTuple):
     """Some last readings of members beside what those before let expect; all arrays are by case and member
     chosen."""
 
@@ -160,7 +160,7 @@ class _Held(NamedTuple):
     #: Number of the member.
     member: Integers
     #: The readings, the newest first (first axis), in log units.
-    last: Floats
+    readings: Floats
     #: How many readings are before them.
     past: Floats
     #: The sum of those, in log units.
@@ -172,11 +172,11 @@ class _Held(NamedTuple):
     #: How far each of the last readings is off what was expected, in log units.
     off: Floats
 
-    def take(self, rows: Integers | Booleans) -> _Held:
+    def take(self, rows: Integers | Booleans) -> _LastReadings:
         """Some of them."""
-        return _Held(*(of_chosen[..., rows] for of_chosen in self))
+        return _LastReadings._make(of_chosen[..., rows] for of_chosen in self)
 
-    def where_most(self, far: Booleans) -> _Held:
+    def where_most(self, far: Booleans) -> _LastReadings:
         """Those of whose last readings half or more are far off. far: by reading."""
         return self.take(2 * np.count_nonzero(far, axis=0) >= len(far))
 
@@ -409,18 +409,22 @@ class FleetWatch:
         best, floors = np.full((2, *quiet.shape), -np.inf)
         lengths = np.zeros(quiet.shape, dtype=np.intp)
         for length in LENGTHS:
-            held = self._held(chosen, fleet, length)
-            held = held.where_most(held.off < -LEAST)
-            test = self._test(held, fleet)
-            held, test = held.take(test.low), _Test(*(of_held[test.low] for of_held in test))
-            case, member = held.case, held.member
+            last = self._last_readings(chosen, fleet, length)
+            last = last.where_most(last.off < -LEAST)
+            if not len(last.case):
+                continue
+            test = self._test(last, fleet)
+            last, test = last.take(test.low), _Test._make(of_last[test.low] for of_last in test)
+            case, member = last.case, last.member
             if not len(case):
                 continue
-            depth = -held.off / fleet.sigma[case]
+            depth = -last.off / fleet.sigma[case]
             named = (self._drawn(case, member, depth, waiting) < chance) & (test.score > limit)
             # In all cases of the member together.
             own = np.unique(member)
-            every = self._held(_places(quiet & np.isin(np.arange(quiet.shape[1]), own)), fleet, length)
+            every = self._last_readings(
+                _places(quiet & (np.bincount(member, minlength=quiet.shape[1]) > 0)), fleet, length
+            )
             score, known = np.zeros((2, quiet.shape[1]))
             np.add.at(score, every.member, self._test(every, fleet).score)
             np.add.at(known, every.member, 1)
@@ -438,11 +442,13 @@ class FleetWatch:
 
     def _rise(self, chosen: tuple[Integers, Integers], fleet: _Fleet, limit: float) -> None:
         """A better level that lasts is the member's new one: what gets lost of it is missed again."""
-        held = self._held(chosen, fleet, LENGTHS[-1])
-        held = held.where_most(held.off > LEAST)
-        test = self._test(held, fleet)
+        last = self._last_readings(chosen, fleet, LENGTHS[-1])
+        last = last.where_most(last.off > LEAST)
+        if not len(last.case):
+            return
+        test = self._test(last, fleet)
         rose = (test.score < -limit) & (test.step < -LEAST)
-        case, member = held.case[rose], held.member[rose]
+        case, member = last.case[rose], last.member[rose]
         self._sum[case, member] = self._recent[: LENGTHS[-1], case, member].sum(axis=0)
         self._count[case, member] = LENGTHS[-1]
         self._counted[:, case, member] = self._recent[:, case, member]
@@ -454,7 +460,7 @@ class FleetWatch:
         waiting: Integers = np.where(noisy, far.sum(axis=1, keepdims=True) - far, 0)
         return waiting
 
-    def _held(self, chosen: tuple[Integers, Integers], fleet: _Fleet, length: int) -> _Held:
+    def _last_readings(self, chosen: tuple[Integers, Integers], fleet: _Fleet, length: int) -> _LastReadings:
         """So many last readings of members held against those before, where there are enough of these.
 
         chosen: cases and members.
@@ -472,23 +478,23 @@ class FleetWatch:
         # What a member's noise remembers of the reading before them.
         before = self._counted[length, case, member] - level
         off = last - level - before * _remembered(fleet.phi, length)[:, case]
-        return _Held(case, member, last, past, total, level, variance, off)
+        return _LastReadings(case, member, last, past, total, level, variance, off)
 
-    def _test(self, held: _Held, every: _Fleet) -> _Test:
+    def _test(self, last: _LastReadings, every: _Fleet) -> _Test:
         """Whether readings are lower than those before."""
-        fleet, length = every.of(held.case), len(held.last)
-        share = _share_of_middle(every.phi, length)[held.case]
-        middle = _middle(held.off)
+        fleet, length = every.of(last.case), len(last.readings)
+        share = _share_of_middle(every.phi, length)[last.case]
+        middle = _middle(last.off)
         step = -middle
-        error = np.sqrt(held.variance + fleet.sigma**2 * share)
+        error = np.sqrt(last.variance + fleet.sigma**2 * share)
         score = _by_freedom(step / error, fleet.freedom)
-        floor = held.level - np.maximum(step, LEAST) / 2
-        below = held.last < floor
+        floor = last.level - np.maximum(step, LEAST) / 2
+        below = last.readings < floor
         low = below[0] & (below.sum(axis=0) >= 2) & (step > LEAST)
-        low &= (step > LARGE) | (held.level + middle < fleet.centre - 1.645 * fleet.spread)
+        low &= (step > LARGE) | (last.level + middle < fleet.centre - 1.645 * fleet.spread)
         # Who always was low did not fall: its own past alone must say so, too.
-        own_step = held.total / held.past - held.level - middle
-        own_error = fleet.sigma * np.sqrt(share + 1 / np.maximum(_worth(held.past, fleet.phi), 1e-9))
+        own_step = last.total / last.past - last.level - middle
+        own_error = fleet.sigma * np.sqrt(share + 1 / np.maximum(_worth(last.past, fleet.phi), 1e-9))
         low &= own_step > np.maximum(OWN_SCORE * own_error, LEAST)
         return _Test(step, error, score, floor, low)
 
@@ -622,4 +628,5 @@ def _by_freedom(score: Floats, freedom: Floats) -> Floats:
 
 
 def _normal_quantiles(shares: Floats) -> Floats:
-    return np.array([normal_quantile(share) for share in shares.tolist()])
+    different, place = np.unique(shares, return_inverse=True)
+    return np.array([normal_quantile(share) for share in different.tolist()])[place]

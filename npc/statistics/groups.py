@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ def stable_order(codes: NDArray[Any]) -> Integers:
     small = codes.max(initial=0) < 2**16
     order: Integers = np.argsort(codes.astype(np.uint16) if small else codes, kind="stable")
     return order
+
+
+#: So many values a group: then each is partitioned by itself, which is faster than to sort all values.
+LARGE: Final = 64
 
 
 class GroupMedians(NamedTuple):
@@ -37,6 +41,12 @@ class GroupMedians(NamedTuple):
         count = np.diff(begins, append=len(codes))
         middle = values[order[begins]]
         if (several := count > 1).any():
+            if len(codes) > LARGE * len(begins):
+                for group, begin in enumerate(begins.tolist()):
+                    own = values[order[begin : begin + count[group]]]
+                    places = [(len(own) - 1) // 2, len(own) // 2]
+                    middle[group] = np.partition(own, places)[places].sum() / 2
+                return cls(sorted_codes[begins], order[begins], middle)
             # Most groups may have one value, and then this is about few.
             rows = order[np.repeat(several, count)]
             rows = rows[np.argsort(values[rows])]

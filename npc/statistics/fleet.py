@@ -167,7 +167,7 @@ class _LastReadings(NamedTuple):
     total: Floats
     #: The level that they let expect, in log units.
     level: Floats
-    #: Its variance.
+    #: How uncertain that is: its variance, in log units squared.
     variance: Floats
     #: How far each of the last readings is off what was expected, in log units.
     off: Floats

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from npc.cron.changes import changed
-from npc.cron.judge import THRESHOLD, judge_last_night
+from npc.cron.detection import THRESHOLD
+from npc.cron.judge import judge_last_night
 from npc.cron.localise import localise_nights
 from npc.cron.series import Panel, panel
 from npc.cron.step_detection import StepDetection

@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from npc.cron.changes import changed
-from npc.cron.judge import THRESHOLD
+from npc.cron.detection import THRESHOLD
 from npc.cron.step_detection import StepDetection, first_low
 from tests.paths import ROOT
 

@@ -13,7 +13,8 @@ import pytest
 
 from npc.cron.acceptance import InvalidAcceptance, accept, baselines_of, read_acceptances
 from npc.cron.acceptance_bands import band_of, bands_of
-from npc.cron.judge import THRESHOLD, judge_last_night, replay
+from npc.cron.detection import THRESHOLD
+from npc.cron.judge import judge_last_night, replay
 from npc.cron.localise import localise_nights
 from npc.cron.series import label, matches, panel
 from npc.cron.step_detection import StepDetection

@@ -50,7 +50,8 @@ class MemberNights:
         self.members = members
         #: What they measure, in the order of its numbers: ``stream triad bandwidth``.
         self.cases: Sequence[str] = tuple(compress(cases, measured.tolist()))
-        #: By case of the panel, its number in `cases`, where it is there.
+        #: By case of the panel, whether these measure it, and its number in `cases` if so.
+        self.measured: Booleans = measured
         self.number: Integers = np.cumsum(measured) - 1
         shape = len(self.cases), len(members)
         self._watch = FleetWatch(*shape)
@@ -128,7 +129,12 @@ class FleetNights:
         """Go on to a night; all before it were gone through."""
         for members in (self.alone, self.together):
             members.begin_anew(number)
-        values = self._placed.of_night(number)
+        sigma = np.zeros(len(self.cases))
+        for members in (self.alone, self.together):
+            if members.known is not None:
+                own = np.flatnonzero(members.measured)
+                sigma[own] = np.maximum(sigma[own], members.known.sigma)
+        values = self._placed.of_night(number, sigma)
         alone = self._placed.host_count[values.place] == 1
         self._night_alone(number, values.take(alone))
         self._night_together(number, values.take(~alone))

@@ -20,6 +20,8 @@ from npc.statistics.mixture import quantiles
 WINDOW: Final = 60
 #: Of the sizes of one case the lower quartile is taken: a slow link shows at some of them only.
 QUANTILE: Final = 0.25
+#: Two draws of one night that differ by more than this (σ) contradict each other.
+DISAGREE: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +139,25 @@ class PlacedCases:
         values, disturbed = medians.logarithm[rows][judged], medians.disturbed[rows][judged]
         return series[judged], place[judged], values, disturbed
 
-    def of_night(self, number: int) -> NightValues:
+    def of_night(self, number: int, sigma: Floats) -> NightValues:
         """The values of a night, by case, device and place; nothing in them depends on later nights.
 
-        Of the sizes of a case the lower quartile is taken, for a slow link shows at some of them only; of the
-        draws of one night the better one.
+        Of the sizes of a case the lower quartile is taken, for a slow link shows at some of them only. The
+        draws of one night count with their mean, or with the better one where they contradict each other.
+
+        sigma: by case, the standard deviation of a value (log units), as far as the nights before tell it.
         """
         series, place, values, disturbed = self._of_night(number)
         first, draw = group_equal(series, place)
-        best = np.full(len(first), -np.inf)
-        np.maximum.at(best, draw, values)
-        best -= self._usual[series[first]]
         case, device = self.case_of_series[series[first]], self._device_of_series[series[first]]
+        best, least = np.full((2, len(first)), [[-np.inf], [np.inf]])
+        np.maximum.at(best, draw, values)
+        np.minimum.at(least, draw, values)
+        apart = best - least > DISAGREE * sigma[case]
+        of_draws = np.where(apart, best, np.bincount(draw, values) / np.bincount(draw))
+        of_draws -= self._usual[series[first]]
         of_case, size = group_equal(case, device, place[first])
-        (low,) = quantiles(best, size, len(of_case), QUANTILE)
+        (low,) = quantiles(of_draws, size, len(of_case), QUANTILE)
         return NightValues(
             case[of_case], device[of_case], place[first[of_case]], low,
             np.bincount(size[draw], disturbed, len(of_case)) > 0,

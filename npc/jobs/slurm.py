@@ -29,14 +29,16 @@ _SUBMITTED: Final = re.compile(
 #: a person who may come (JobHeldUser, JobHeldAdmin, PartitionDown).
 _NEVER: Final = re.compile(
     r"AccountNotAllowed|BadConstraints|DependencyNeverSatisfied|InvalidAccount|InvalidQOS|JobHoldMaxRequeue|"
-    r"PartitionConfig|PartitionNodeLimit|PartitionTimeLimit|QOSNotAllowed|"
+    r"MaxMemPerLimit|PartitionConfig|PartitionNodeLimit|PartitionTimeLimit|QOSNotAllowed|"
     r"(?:Assoc|QOS)Max\w*Per(?:Job|Node)\w*|QOSMin\w+"
 )
-#: What squeue is asked, and how wide: it cuts what is longer. All are known since Slurm 15.08.
+#: What squeue is asked, and how wide: it cuts what is longer, but nothing at width 0, where it fills up
+#: nothing either. All are known since Slurm 15.08.
 _COLUMNS: Final = (
-    ("JobArrayID", 40), ("State", 20), ("Reason", 80), ("exit_code", 12), ("NodeList", 250),
+    ("JobArrayID", 40), ("State", 20), ("Reason", 80), ("exit_code", 12), ("NodeList", 0),
     ("TimeUsed", 20), ("TimeLimit", 20), ("RestartCnt", 12), ("SubmitTime", 24),
 )  # fmt: skip
+_WIDTH: Final = sum(width for _, width in _COLUMNS)
 #: States of nodes on which no job will start before somebody, or a reboot, has put them back.
 _NO_JOBS: Final = re.compile(r"(?:down|drain|fail|error|inval|future|unknown|reboot)")
 _SACCT: Final = ("JobID", "State", "Reason", "ExitCode", "NodeList", "Elapsed", "Timelimit", "Submit")
@@ -95,8 +97,9 @@ def parse_squeue(text: str) -> dict[JobId, Job]:
     for line in text.splitlines():
         cells, place = dict[str, str](), 0
         for name, width in _COLUMNS:
-            cells[name] = line[place : place + width].strip()
-            place += width
+            end = place + (width or max(0, len(line) - _WIDTH))  # the nodes have what the others leave
+            cells[name] = line[place:end].strip()
+            place = end
         number = re.match(r"\d{1,18}", cells["JobArrayID"])
         if number is None or not cells["State"]:
             continue  # "CLUSTER: name" above the jobs of another cluster, blank lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 
 from npc.jobs.scheduler import Job
 from npc.jobs.slurm import ask, parse_sacct, parse_squeue
+from npc.machine.fabric import expand
 from tests.captured import text_of
+from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC
 
 SQUEUE = parse_squeue(text_of("slurm", "squeue.txt"))
@@ -88,6 +91,7 @@ def test_a_part_that_lives_decides_and_then_one_that_failed(first: str, second: 
             "BadConstraints", "PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit",
             "DependencyNeverSatisfied", "InvalidAccount", "InvalidQOS", "QOSMaxWallDurationPerJobLimit",
             "AssocMaxNodePerJobLimit", "QOSMaxCpuPerNode", "QOSMinGRES", "JobHoldMaxRequeue",
+            "MaxMemPerLimit",
         )),
         *((reason, False) for reason in (
             "", "Resources", "Priority", "BeginTime", "Dependency", "JobHeldUser", "JobHeldAdmin", "Licenses",
@@ -181,3 +185,36 @@ def test_a_job_out_of_memory_replayed_because_it_takes_memory_cgroups(tmp_path: 
     (row,) = json.loads(ended.stdout)["workpackages"]
     assert row["state"] == "failed"
     assert row["reason"] == "failed: job 1 ran out of memory on n1; last words: filled 3 of 9 arrays"
+
+
+#: Names as of racks from which every other node has gone: squeue has no shorter list of them.
+SCATTERED = [f"rack{rack:02}-node{node:03}" for rack in range(1, 6) for node in range(1, 40, 2)]
+#: They never boot: Slurm waits for them with the nodes of the job already chosen. PrivateData shows them.
+CLOUD = {
+    "NodeName": f"{','.join(SCATTERED)} CPUs=2 RealMemory=100 State=CLOUD",
+    "ResumeProgram": "/bin/true",
+    "SuspendProgram": "/bin/true",
+    "SuspendTime": "600",
+    "ResumeTimeout": "600",
+    "PrivateData": "cloud",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_of_a_hundred_scattered_nodes_all_are_known_and_the_one_that_died_is_named(tmp_path: Path) -> None:
+    look = "from npc.jobs import slurm, wait; job = slurm.ask([1])[1]; print(job.nodes); print(wait._ending(job))"
+
+    def job(cluster: Cluster) -> list[str]:
+        return cluster.run("head", [sys.executable, "-c", look], check=True).stdout.splitlines()
+
+    partitions = {"all": "Nodes=n1 Default=YES", "cloud": f"Nodes={','.join(SCATTERED)}"}
+    with Cluster(nodes=1, partitions=partitions, extra_conf=CLOUD) as cluster:
+        submit = ["sbatch", "-pcloud", f"-N{len(SCATTERED)}", "-o/dev/null", "--no-requeue", "--wrap", "true"]
+        cluster.run("head", submit, check=True)
+        until(lambda: job(cluster)[0] != "", "the nodes are chosen")
+        assert expand(job(cluster)[0]) == SCATTERED
+        died = SCATTERED[-2]
+        update = ["scontrol", "update", f"NodeName={died}", "State=DOWN", "Reason=dead"]
+        cluster.run("head", update, check=True)
+        until(lambda: f"lost its node {died} " in job(cluster)[1], "the job has ended", 10)

@@ -28,6 +28,7 @@ from npc.cron.node_parts import AT_ONCE, NodeRotation, odd_nodes
 from npc.cron.publish import write_verdict
 from npc.cron.series import panel
 from npc.cron.verdict import NightVerdict
+from npc.hostlist import host_text
 from npc.jobs.stop import Stop
 from npc.jobs.suite import settings
 from npc.machine.fabric import Topology
@@ -358,7 +359,7 @@ class NightRun:
         parts = []
         for number, (given, hosts) in enumerate(sorted(wanted), 1):
             if problems := [f"{host} is {out[host]}" for host in hosts if host in out]:
-                self.notes.append(f"not measured again: {', '.join(hosts)}: {'; '.join(problems)}")
+                self.notes.append(f"not measured again: {host_text(hosts)}: {'; '.join(problems)}")
                 continue
             words = (*given, "--set", f"nodelist={','.join(hosts)}") if takes_nodelist else given
             parts.append(Part(name=f"again-{number}", kind="again", words=words, hosts=hosts))

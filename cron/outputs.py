@@ -10,6 +10,7 @@ from typing import Final
 from npc.columns import columns
 from npc.cron.series import label, matches
 from npc.cron.verdict import NightVerdict, SeriesVerdict
+from npc.hostlist import host_text
 from npc.page.blocks import Column, Table
 from npc.records.record import moment
 from npc.records.units import METRICS, between, format_quantity
@@ -78,8 +79,14 @@ def _counts(night: NightVerdict) -> str:
 
 def _blamed(night: NightVerdict) -> str:
     named = ", ".join(suspect.whom for suspect in night.suspects if suspect.named)
-    gone = "".join(f"; lost node {name}: {reason}" for name, reason in night.lost.items())
-    return gone + (f"; to blame: {named}" if named else "")
+    reasons: dict[str, list[str]] = {}
+    for name, reason in night.lost.items():
+        reasons.setdefault(reason, []).append(name)
+    gone = (
+        f"; lost {'node' if len(names) == 1 else 'nodes'} {host_text(names)}: {reason}"
+        for reason, names in reasons.items()
+    )
+    return "".join(gone) + (f"; to blame: {named}" if named else "")
 
 
 def replayed(night: NightVerdict, then: str | None, pattern: str = "*") -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from npc.hostlist import host_text
 from npc.machine.fabric import Topology
 from npc.npb.pair_readings import PairReadings
 from npc.npb.slow_groups import EXCEPTIONS, FALSE_AGAIN, FALSE_ALARM, FALSE_SHARE, MIN_SLOWDOWN, GroupSearch
@@ -104,8 +105,8 @@ def _judged(readings: PairReadings, dead: set[str]) -> tuple[int, list[str]]:
         )
         undecided.append(
             f"{plural(len(few), 'node')} with fewer than {MIN_READINGS} good measurements cannot be "
-            f"judged ({enough}): {several(few, 6)}"
+            f"judged ({enough}): {host_text(few)}"
         )
     if in_most:
-        undecided.append(f"in most pairs, so that there is no rest to compare with: {several(in_most, 6)}")
+        undecided.append(f"in most pairs, so that there is no rest to compare with: {host_text(in_most)}")
     return len(readings.names) - len(few) - len(in_most), undecided

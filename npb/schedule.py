@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from npc.files import read_text
-from npc.records.units import several
+from npc.hostlist import host_text
 
 Pair = tuple[int, int]
 Round = list[Pair]
@@ -197,7 +197,7 @@ def read_pairs(path: Path, hosts: Sequence[str]) -> list[Pair]:
         there = ranks.get(name) or ranks.get(name.partition(".")[0], [])
         if len(there) != 1:
             what = f"{len(there)} ranks run on" if there else "no rank runs on"
-            raise InvalidPattern(f"{where}: {what} {name!r}; hosts of this job: {several(hosts, 8)}")
+            raise InvalidPattern(f"{where}: {what} {name!r}; hosts of this job: {host_text(hosts)}")
         return there[0]
 
     pairs: list[Pair] = []

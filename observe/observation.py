@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.files import read_text
+from npc.hostlist import host_text
 from npc.machine.sysfs import parse_cpus
 from npc.observe.counters import RECEIVED, SENT, passed
 from npc.observe.monitoring import RankFlow, read_calls, read_flows
@@ -243,7 +244,7 @@ def _missing(total: int, placed: Mapping[int, str], absent: Sequence[str]) -> It
         which = ", ".join(map(str, lost[:8])) + (" …" if len(lost) > 8 else "")
         yield f"{len(lost)} of {total} ranks left nothing (rank {which}): their nodes' bytes may be missing"
     if absent and placed:
-        yield f"no rank ran on {', '.join(absent)}, of the job's nodes"
+        yield f"no rank ran on {host_text(absent)}, of the job's nodes"
 
 
 def _uncounted(profiles: Sequence[Path], placed: Mapping[int, str]) -> Iterable[str]:

@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from npc.hostlist import host_text
 from npc.page import frame
 from npc.page.blocks import sample
 from npc.page.frame import Section
 from npc.records.record import Record
 from npc.records.series import share_taken
-from npc.records.units import METRICS, between, format_quantity, format_size, plural, several
+from npc.records.units import METRICS, between, format_quantity, format_size, plural
 from npc.registration import Extension, extensions
 from npc.report.repeats import Repeats
 from npc.report.runs import Report, Run, hosts_of
@@ -77,7 +78,7 @@ def _subtitle(report: Report) -> str:
     if report.runs:
         days = sorted({run.days for run in report.runs if run.days})
         records = [record for run in report.runs for record in run.records]
-        hosts = several(hosts_of(records), 3) or "no host"
+        hosts = host_text(hosts_of(records)) or "no host"
         parts.append(f"{plural(len(records), 'record')} of {hosts}, {', '.join(days) or 'no day'}")
     if report.history:
         parts.append(report.history.words)
@@ -123,6 +124,7 @@ def _row(series: Repeats, run: Run, report: Report) -> dict[str, Any]:
     statuses = [alike[0].status for alike in unusable(series.records)]
     return {
         "series": series,
+        "hosts": host_text(first.hosts),
         "size": format_size(first.size),
         "median": quantity(summary.median) if summary else "",
         "median_sort": repr(summary.median) if summary else "",

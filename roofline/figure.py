@@ -8,7 +8,8 @@ from typing import Final
 
 from npc.figures.axes import decade_axis
 from npc.figures.chart import Chart, DropLine, Mark, Note, Trace
-from npc.figures.source import host_text, source_line
+from npc.figures.source import source_line
+from npc.hostlist import host_text
 from npc.records.units import format_quantity, format_size
 from npc.roofline.applications import Application, NightMedians
 from npc.roofline.points import verdict

@@ -7,6 +7,7 @@ from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 from npc.columns import columns
+from npc.hostlist import host_text
 from npc.page.blocks import Cell, Column, Table, number
 from npc.records.units import format_size, plural
 from npc.roofline.cross_validation import BURST, ModelComparison
@@ -88,8 +89,7 @@ _PREDICTION_COLUMNS: Final[Sequence[Column[PredictedTime]]] = (
 
 def source_text(source: SweepSource) -> str:
     """``osu_latency on fuchs (2 nodes: a, b)``, with the parameters that tell it from others."""
-    names = list(dict.fromkeys(source.hosts))  # a server and its client on one
-    hosts = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
+    hosts = host_text(source.hosts)
     return short_source_text(source, f" on {source.platform}", f": {hosts}" if hosts else "")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from npc.figures.source import host_text
+from npc.hostlist import host_text
 from npc.page.blocks import Block, Preformatted, Text, chart_figure
 from npc.roofline.figure import INTENSITIES, SHOWS, describe
 from npc.roofline.mpi_plot import SHOWS as MPI_SHOWS

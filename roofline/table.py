@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from npc.columns import columns
-from npc.figures.source import day_text, host_text
+from npc.figures.source import day_text
+from npc.hostlist import host_text
 from npc.page.blocks import Cell, Column, Table, count, percent, quantity, size_cell
 from npc.records.series import test_name
 from npc.records.units import PREFIXES, between, format_quantity, format_size, plural

@@ -120,6 +120,7 @@ def _each_node(
     from npc.cron.characterise import exit_code, step
     from npc.cron.node_parts import odd_nodes, parts_of_nodes, slurm_nodes, states_of
     from npc.cron.rotation import NodeNights, due_pairs
+    from npc.hostlist import host_text
     from npc.jobs.scheduler import SchedulerUnavailable
     from npc.jobs.wait import EXIT_NOTHING, EXIT_PARTLY, EXIT_UNFINISHED
     from npc.jobs.workpackages import find_run
@@ -143,7 +144,7 @@ def _each_node(
         for part in parts_of_nodes(
             start // batch + 1, pairs[start : start + batch], rotation, platform, words
         ):
-            click.echo(f"{part.name}: {', '.join(part.hosts)}", err=True)
+            click.echo(f"{part.name}: {host_text(part.hosts)}", err=True)
             left = [] if end is None else ["--limit", f"{max(1.0, end - time.monotonic()):.0f}s"]
             code = step("characterise", *part.words, *where, *left)
             if code >= 128:

@@ -167,7 +167,7 @@ def print_replay(past: History, verdicts: Iterable[NightVerdict], pattern: str, 
 def _print(
     past: History,
     variations: Sequence[Variation],
-    nodes: Sequence[Allocation],
+    allocated: Sequence[Allocation],
     platform: str,
     as_json: bool,
 ) -> None:
@@ -184,8 +184,8 @@ def _print(
         lines = [*variation_table(variations), *map(_share, shares)]
         if peaks:
             lines += ["", *columns(peak_table(peaks).texts(), keep_empty=False)]
-        if nodes:
-            lines += ["", f"Nodes allocated: {'; '.join(map(str, nodes))}."]
+        if allocated:
+            lines += ["", f"Nodes allocated: {'; '.join(map(str, allocated))}."]
         click.echo("\n".join(lines))
         return
     plain: dict[str, Any] = {
@@ -199,7 +199,7 @@ def _print(
         "applications": [peak.as_json() for peak in peaks],
         "nodes": [
             {"benchmark": node.benchmark, "seen": len(node.nights), "known": len(node.known)}
-            for node in nodes
+            for node in allocated
         ],
     }
     click.echo(json.dumps(plain, indent=1, ensure_ascii=False))

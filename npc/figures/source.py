@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from npc.hostlist import host_text
 from npc.records.record import Record
 
 _MOST_NAMED: Final = 3
@@ -30,12 +31,6 @@ def source_line(platform: str, hosts: Sequence[str], runs: Sequence[str], first:
         f"measured {day_text(first, last)}" if first else "",
     ]
     return "; ".join(filter(None, parts))
-
-
-def host_text(hosts: Sequence[str]) -> str:
-    """Up to three host names, else the first and how many there are."""
-    few = len(hosts) <= _MOST_NAMED
-    return ", ".join(hosts) if few else f"{hosts[0]} … {hosts[-1]} ({len(hosts)} hosts)"
 
 
 def day_text(first: str, last: str) -> str:

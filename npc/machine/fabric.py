@@ -22,20 +22,18 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import product
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from npc.errors import InvalidUsage
 from npc.files import read_text
+from npc.hostlist import expand as expand  # whoever reads topologies imports them from here
+from npc.hostlist import natural as natural
 from npc.machine.ask import NoAnswer, ask
 
 if TYPE_CHECKING:
     from npc.statistics.arrays import Booleans
-
-#: A longer host list is a typing error (``n[1-99999999]``), not a cluster.
-MAX_HOSTS: Final = 1_000_000
 
 #: The place of hosts that a topology does not know.
 ELSEWHERE: Final = "elsewhere"
@@ -45,8 +43,6 @@ _MOST_RACKS: Final = 4.0
 #: A block has at most so many hosts, where no rack is known.
 _BLOCK: Final = 40
 
-_BRACKETS: Final = re.compile(r"\[([^\[\]]*)\]")
-_RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 _GROUP: Final = re.compile(r"(?:(rack|switch)\s+)?([^\s:=\[\],]+)\s*:(.*)")
 
 
@@ -212,13 +208,6 @@ def short_name(host: str) -> str:
     return host.partition(".")[0]
 
 
-@lru_cache(maxsize=2**16)
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key of a name in which numbers count as numbers: ``n2`` before ``n10``."""
-    parts = re.split(r"(\d+)", name)
-    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part)
-
-
 def load(source: str) -> Topology:
     """The topology of ``slurm`` (asks ``scontrol show topology``) or of a file.
 
@@ -252,26 +241,6 @@ def parse(text: str, source: str = "topology") -> Topology:
     return Topology(_resolve(members, source))
 
 
-def expand(hostlist: str) -> list[str]:
-    """Names of a host list as Slurm writes it: ``n[01-03,7],gpu1`` → n01 n02 n03 n7 gpu1.
-
-    Several brackets in one name multiply; leading zeros stay. Raises ValueError for brackets that do not
-    close, a range that runs backwards, or more than `MAX_HOSTS` names.
-    """
-    names: list[str] = []
-    for word in re.split(r",(?![^\[]*\])", hostlist):
-        if not word.strip():
-            continue
-        pieces = _BRACKETS.split(word.strip())
-        if any(bracket in piece for piece in pieces[::2] for bracket in "[]"):
-            raise ValueError(f"brackets do not match in {word!r}")
-        numbers = [list(_numbers(piece)) if i % 2 else [piece] for i, piece in enumerate(pieces)]
-        names.extend("".join(parts) for parts in product(*numbers))
-        if len(names) > MAX_HOSTS:
-            raise ValueError(f"{word!r} makes more than {MAX_HOSTS} names")
-    return names
-
-
 def modules(variables: Mapping[str, str]) -> dict[str, str]:
     """Host → module, the partition of its component, from the variables of a heterogeneous job of Slurm
     (``SLURM_JOB_NODELIST_HET_GROUP_0`` …); empty for any other job.
@@ -293,18 +262,6 @@ def modules(variables: Mapping[str, str]) -> dict[str, str]:
         except ValueError:
             continue
     return module_of
-
-
-def _numbers(ranges: str) -> Iterator[str]:
-    for part in ranges.split(","):
-        match = _RANGE.fullmatch(part.strip())
-        if not match:
-            raise ValueError(f"[{ranges}] is no list of numbers and ranges")
-        first, last = match[1], match[2] or match[1]
-        if not 0 <= int(last) - int(first) < MAX_HOSTS:
-            raise ValueError(f"[{ranges}]: the range {part} is empty or too long")
-        for number in range(int(first), int(last) + 1):
-            yield f"{number:0{len(first)}d}"
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -21,8 +21,8 @@ import msgspec
 from msgspec import Meta
 
 from npc.files import parse_json, read_bytes, valid, write_whole
+from npc.hostlist import host_text
 from npc.records.series import Series
-from npc.records.units import several
 from npc.statistics.suspect import Role, Suspect, whom
 
 SCHEMA: Final = 1
@@ -30,8 +30,6 @@ SCHEMA: Final = 1
 VERDICT: Final = "verdict.json"
 #: Of every night, below the folder of a history.
 VERDICTS: Final = "verdicts"
-#: Nodes that a line for people names.
-NAMED: Final = 10
 
 #: "worse" or "better" by the metric's own direction; "other" where neither is; "" for no change.
 Direction = Literal["worse", "better", "other", ""]
@@ -191,7 +189,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
         for unmeasured in self.unmeasured:
             last = "" if unmeasured.last else ", never measured"
             reasons.setdefault(f"{unmeasured.why}{last}", []).append(unmeasured.node)
-        return [counted, *(f"not measured: {several(nodes, NAMED)}: {why}" for why, nodes in reasons.items())]
+        return [counted, *(f"not measured: {host_text(nodes)}: {why}" for why, nodes in reasons.items())]
 
 
 class PostponedBenchmark(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,7 +229,7 @@ class PairMatrix(msgspec.Struct, frozen=True, kw_only=True):
     problem: Annotated[str, Meta(description="why the matrix says nothing; empty if it does")] = ""
 
     def __str__(self) -> str:
-        among = f"pairs of {', '.join(self.nodes)}"
+        among = f"pairs of {host_text(self.nodes)}"
         if self.problem:
             return f"{among}: {self.problem}"
         if not self.slow:

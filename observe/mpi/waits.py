@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Final, NamedTuple, TypeVar
 
+from npc.hostlist import host_text
 from npc.observe.mpi.clocks import Clocks
 from npc.observe.mpi.matching import (
     ALL_TO_ALL,
@@ -64,8 +65,7 @@ def waits_of(profiles: Sequence[RankProfile], clocks: Clocks | None = None) -> W
         by_rank[awaited][1] += seconds
     ordered = [Wait(*who, seconds) for who, seconds in _largest(pairs) if seconds]
     if unknown := clocks.unknown():
-        hosts = ", ".join(unknown[:3]) + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else "")
-        notes.insert(0, f"{hosts}: {_UNKNOWN}, so it is not known who waited for whom there")
+        notes.insert(0, f"{host_text(unknown)}: {_UNKNOWN}, so it is not known who waited for whom there")
     return Waits(
         collectives=tuple(collectives),
         messages=tuple(messages),

@@ -20,6 +20,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from npc.document import below
+from npc.hostlist import host_text
 from npc.jobs.sample import Case, job_hosts, sample_all, turns
 from npc.jobs.stop import Stop
 from npc.launcher import MPI_STARTERS
@@ -196,7 +197,7 @@ def _check_place(launch: Launch, job: str, again: str) -> None:
     tasks = launch.params.get("ranks") or str(launch.nodes)
     nodes = f"{plural(launch.nodes, 'node')} of a job"
     raise CannotTry(
-        f"it was measured on {nodes} ({', '.join(launch.hosts[:4])}), and here is {here}: try it in such a "
+        f"it was measured on {nodes} ({host_text(launch.hosts)}), and here is {here}: try it in such a "
         f"job, sbatch --nodes {launch.nodes} --ntasks {tasks} --exclusive --wrap {shlex.quote(again)}"
     )
 

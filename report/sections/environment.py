@@ -6,10 +6,11 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
+from npc.hostlist import host_text
 from npc.machine.facts import hardware, software
 from npc.page.blocks import Block, Cell, Column, Preformatted, Table, Text, count
 from npc.records.launch import Launch
-from npc.records.units import format_duration, several
+from npc.records.units import format_duration
 from npc.report.runs import Report, Run
 from npc.report.sections import runs_of
 
@@ -61,7 +62,7 @@ def _of_run(run: Run) -> Iterator[tuple[str, str]]:
     """(fact, what it was) of a run."""
     yield "folder", str(run.folder)
     yield "measured", run.days
-    yield "hosts", several(run.hosts, 8)
+    yield "hosts", host_text(run.hosts)
     yield from software(run.environment)
     yield from hardware(run.environment)
 
@@ -88,7 +89,7 @@ def _launches(report: Report, run: Run) -> Table:
             "took", lambda launch: Cell(format_duration(launch.seconds), sort=launch.seconds, kind="number")
         ),
         Column("ended", _ended),
-        Column("hosts", lambda launch: ", ".join(dict.fromkeys(launch.hosts))),
+        Column("hosts", lambda launch: host_text(launch.hosts)),
     ]
     return Table.of(
         f"Launches of {run.label}: every process that measured, with its raw output",

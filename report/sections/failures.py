@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from npc.files import leads_out
+from npc.hostlist import host_text
 from npc.page.blocks import Block, Cell, Column, Table, Text, count
 from npc.records.launch import last_words
 from npc.records.record import Record
@@ -59,7 +60,7 @@ def _statuses(report: Report, run: Run, bad: Sequence[Record], where: str) -> Ta
         Column("records", lambda alike: count(len(alike))),
         Column("reason", lambda alike: alike[0].status.partition(": ")[2] or _MEANING.get(_kind(alike), "")),
         Column("rule, or the tool's last words", why),
-        Column("hosts", lambda alike: several(hosts_of(alike))),
+        Column("hosts", lambda alike: host_text(hosts_of(alike))),
         Column("raw file", lambda alike: _file(report, run, _raw(alike))),
         Column("its stderr", lambda alike: _file(report, run, _stderr(run, _raw(alike)), short=True)),
     ]

@@ -15,6 +15,7 @@ from npc.catalogue import on_any_nodes
 from npc.figures import nights
 from npc.figures.axes import time_axis
 from npc.figures.svg import sparkline
+from npc.hostlist import host_text
 from npc.page.blocks import (
     NOTHING,
     Block,
@@ -340,7 +341,7 @@ def _raw(report: Report, history: HistoryView, series: HistorySeries, night: Nig
         samples = []
         for record in records[:_MOST_SAMPLES]:
             raw, again = runs.path(record), "measured again" if REMEASURED in record.params else ""
-            samples.append(sample(record, report.link(raw) if raw else "", ", ".join(record.hosts), again))
+            samples.append(sample(record, report.link(raw) if raw else "", host_text(record.hosts), again))
         if len(records) > _MOST_SAMPLES:
             samples.append(Sample(f"and {len(records) - _MOST_SAMPLES} more"))
         return Cell("", samples=tuple(samples), kind="samples")

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from npc import catalogue
+from npc.hostlist import host_text
 from npc.page.blocks import Block, Cell, Column, Table, count, number, percent, quantity
 from npc.records.series import CORE
 from npc.report.repeats import Repeats
@@ -35,7 +36,7 @@ def build(report: Report) -> Iterator[Block]:
 def _of_run(report: Report, run: Run) -> Iterator[Block]:
     allreduces = _allreduces(run)
     for hosts, repeats in sorted(run.by_hosts("noise").items()):
-        where = ", ".join([run.label] * (len(report.runs) > 1) + list(hosts))
+        where = ", ".join([run.label] * (len(report.runs) > 1) + [host_text(hosts)])
         yield from _cores(repeats, where)
         yield from _collective(repeats, allreduces, where)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npc.figures.source import host_text
+from npc.hostlist import host_text
 from npc.page.blocks import Block, Cell, Figure, Listing, beside
 from npc.report.runs import Report, Run
 from npc.report.sections import NothingToShow, left_out, runs_of

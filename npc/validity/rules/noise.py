@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 
+from npc.hostlist import host_text
 from npc.records.record import Record
 from npc.records.series import CORE
 from npc.validity.rule import Circumstances, rule_of_run
@@ -47,7 +48,7 @@ def noisy_core(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[in
                 steal = float(params.get("steal", 0))
                 own = records[place].value or 0.0
                 yield place, "".join((
-                    f"core {core} of {', '.join(hosts)} lost {own:.1%} of its time ",
+                    f"core {core} of {host_text(hosts)} lost {own:.1%} of its time ",
                     f"(median {share:.1%}, the other cores {usual:.1%})",
                     f", every {1e3 * float(params['period']):.3g} ms" if "period" in params else "",
                     f"; of it the hypervisor {steal:.1%}" if steal >= _LOST else "",

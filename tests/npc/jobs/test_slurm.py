@@ -203,10 +203,10 @@ CLOUD = {
 @pytest.mark.slow
 @pytest.mark.slurm
 def test_of_a_hundred_scattered_nodes_all_are_known_and_the_one_that_died_is_named(tmp_path: Path) -> None:
-    look = "from npc.jobs import slurm, wait; job = slurm.ask([1])[1]; print(job.nodes); print(wait._ending(job))"
+    look = "from npc.jobs import slurm, wait; a = slurm.ask([1])[1]; print(a.nodes, wait._ending(a), sep=';')"
 
     def job(cluster: Cluster) -> list[str]:
-        return cluster.run("head", [sys.executable, "-c", look], check=True).stdout.splitlines()
+        return cluster.run("head", [sys.executable, "-c", look], check=True).stdout.strip().split(";")
 
     partitions = {"all": "Nodes=n1 Default=YES", "cloud": f"Nodes={','.join(SCATTERED)}"}
     with Cluster(nodes=1, partitions=partitions, extra_conf=CLOUD) as cluster:

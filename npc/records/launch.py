@@ -35,8 +35,19 @@ RAW: Final = "raw"
 #: behind the last line of a rank, where that has no line end.
 _RULE: Final = re.compile("-{40,}")
 _GLUED_RULE: Final = re.compile(r"(?<=[^-\n])-{74}$", re.MULTILINE)
-#: What Slurm's daemon and ``mpirun`` say when a job is ended from outside.
-_ENDED_BY: Final = re.compile(r"slurmstepd\S*: error: \*\*\* .* \*\*\*|mpirun: Forwarding signal \d+ to job")
+#: What Slurm's daemon and ``mpirun`` say when a job is ended from outside, and ``srun`` of ranks that failed.
+_ENDED_BY: Final = re.compile(
+    r"slurmstepd\S*: error: \*\*\* .* \*\*\*|mpirun: Forwarding signal \d+ to job|"
+    r"srun: error: \S+: tasks? [\d,-]+: Exited with exit code \d+|srun: Job step aborted: .*|"
+    r"srun: launch/slurm: _step_signal: .*"
+)
+#: Open MPI's help text where ``srun`` gave its ranks no PMI, or another one than it speaks.
+_NO_PMI: Final = re.compile(r'^The application appears to have been direct launched using "srun"', re.M)
+#: What is to be done then.
+_OTHER_PMI: Final = (
+    "srun does not start ranks with the PMI of this MPI: mpirun does, or srun with another --mpi "
+    '(srun --mpi=list): --set mpi_starter="srun --mpi=pmix"'
+)
 #: Lines that tell nothing: rules, the trace of ``bash -x`` (JUBE's own job scripts use it), qsub's last line.
 _NOTHING: Final = re.compile(r"[-=*\s]*|\++ .*|Exiting\.")
 #: Open MPI's help texts about a full disk or a missing right, for example in the folder of its session.
@@ -217,6 +228,8 @@ def last_words(path: Path) -> str:
             (comments if framed or _ENDED_BY.fullmatch(line) else plain).append(line)
     if kept_out := _KEPT_OUT.search(text):
         return f"{kept_out[2].strip()}: {kept_out[1]}"[:200]
+    if _NO_PMI.search(text):
+        return _OTHER_PMI
     telling = [line for line in plain if not _NOTHING.fullmatch(line)]
     words = telling[-1:] + comments[:1] + [""]
     return words[0][:200]

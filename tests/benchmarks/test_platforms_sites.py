@@ -84,3 +84,19 @@ def test_it_runs_where_a_job_that_takes_more_than_it_asked_for_is_killed(
     assert waited.returncode == 0, waited.stdout + waited.stderr
     cluster.run("head", [NPC, "records", "collect", tmp_path], check=True)
     assert {record.status for record in read_csv(tmp_path / "000000/records.csv")} == {"ok"}
+
+
+@pytest.mark.parametrize(("starter", "words"), [
+    ("srun", "srun does not start ranks with the PMI of this MPI: mpirun does, or srun with another --mpi"),
+    ("srun --mpi=pmix_v9", "srun: error: Invalid MPI type 'pmix_v9', --mpi=list for acceptable types"),
+])  # fmt: skip
+def test_a_starter_without_the_pmi_of_the_mpi_is_the_reason(
+    cluster: Cluster, tmp_path: Path, starter: str, words: str
+) -> None:
+    """srun and Open MPI print dozens of lines, and srun's last ones are exit codes of ranks."""
+    submit(cluster, "iperf3", tmp_path, NPC_MPI_STARTER=starter)
+    waited = cluster.run("head", [NPC, "records", "wait", tmp_path, "--least", "0.3s"], timeout=120)
+    assert waited.returncode == 1
+    cluster.run("head", [NPC, "records", "collect", tmp_path])
+    (record,) = read_csv(tmp_path / "000000/records.csv")
+    assert f"; last words: {words}" in record.status

@@ -494,6 +494,18 @@ MPIRUN = f"{RULE}\n{SAYS}\n  Exit code: 1\n{RULE}\n"
         "trace of bash -x",
         "qsub",
         "full disk",
+        (
+            "npb: each rank is alone\nsrun: error: n1: task 0: Exited with exit code 2\n"
+            "srun: launch/slurm: _step_signal: Terminating StepId=3.0\n"
+            "srun: Job step aborted: Waiting up to 2 seconds for job step to finish.\n"
+            "slurmstepd-n2: error: *** STEP 3.0 ON n1 CANCELLED AT 2026-11-28T12:00:00 ***\n"
+            "srun: error: n[2-3]: tasks 1-2: Exited with exit code 2\n",
+            "npb: each rank is alone",
+        ),
+        (
+            "srun: error: n1: task 0: Exited with exit code 2\n",
+            "srun: error: n1: task 0: Exited with exit code 2",
+        ),
     ],
 )
 def test_last_words_are_the_programs_and_not_the_launchers(tmp_path: Path, text: str, words: str) -> None:

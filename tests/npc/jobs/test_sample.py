@@ -480,6 +480,18 @@ MPIRUN = f"{RULE}\n{SAYS}\n  Exit code: 1\n{RULE}\n"
         ("no such host\n+ JUBE_ERR_CODE=3\n+ '[' 3 -ne 0 ']'\n+ touch error\n+ exit 3\n", "no such host"),
         ("Unable to run job: unknown queue\nExiting.\n", "Unable to run job: unknown queue"),
         (FULL, "No space left on device: /tmp/ompi.n1.0"),
+        (
+            "npb: each rank is alone\nsrun: error: n1: task 0: Exited with exit code 2\n"
+            "srun: launch/slurm: _step_signal: Terminating StepId=3.0\n"
+            "srun: Job step aborted: Waiting up to 2 seconds for job step to finish.\n"
+            "slurmstepd-n2: error: *** STEP 3.0 ON n1 CANCELLED AT 2026-11-28T12:00:00 ***\n"
+            "srun: error: n[2-3]: tasks 1-2: Exited with exit code 2\n",
+            "npb: each rank is alone",
+        ),
+        (
+            "srun: error: n1: task 0: Exited with exit code 2\n",
+            "srun: error: n1: task 0: Exited with exit code 2",
+        ),
     ],
     ids=[
         "nothing",
@@ -494,18 +506,8 @@ MPIRUN = f"{RULE}\n{SAYS}\n  Exit code: 1\n{RULE}\n"
         "trace of bash -x",
         "qsub",
         "full disk",
-        (
-            "npb: each rank is alone\nsrun: error: n1: task 0: Exited with exit code 2\n"
-            "srun: launch/slurm: _step_signal: Terminating StepId=3.0\n"
-            "srun: Job step aborted: Waiting up to 2 seconds for job step to finish.\n"
-            "slurmstepd-n2: error: *** STEP 3.0 ON n1 CANCELLED AT 2026-11-28T12:00:00 ***\n"
-            "srun: error: n[2-3]: tasks 1-2: Exited with exit code 2\n",
-            "npb: each rank is alone",
-        ),
-        (
-            "srun: error: n1: task 0: Exited with exit code 2\n",
-            "srun: error: n1: task 0: Exited with exit code 2",
-        ),
+        "srun",
+        "srun alone",
     ],
 )
 def test_last_words_are_the_programs_and_not_the_launchers(tmp_path: Path, text: str, words: str) -> None:

@@ -11,6 +11,11 @@ from npc.machine.command import last_words, run
 class NoAnswer(CommandFailed):
     """A program that is missing, fails or hangs; the message is its name and its own last words."""
 
+    @property
+    def is_private(self) -> bool:
+        """Whether Slurm shows this to its operators alone: PrivateData of slurm.conf."""
+        return "Access/permission denied" in str(self)
+
 
 def ask(command: Sequence[str], timeout_s: float = 30.0) -> str:
     """What a program prints. Raises `NoAnswer`."""

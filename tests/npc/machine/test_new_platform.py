@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from npc.machine.new_platform import Partition, parse_partitions, platform_toml, platform_xml
+from npc.machine.new_platform import NodeKind, parse_partitions, platform_toml, platform_xml
 from npc.machine.platform import read_platform
 from npc.records.record import read_csv
 from npc.report.plan.command import _machine
@@ -37,15 +39,41 @@ def test_partitions_have_the_cores_of_their_smallest_nodes() -> None:
     """Nodes c1 and c2 have 2 × 12 cores with two threads each, n1 and n2 have 2 cores."""
     assert set(PARTITIONS) == {"batch", "booster"}, "one without nodes is of no use"
     batch, booster = PARTITIONS["batch"], PARTITIONS["booster"]
-    assert (batch.default, batch.nodes, batch.cores, batch.cpus, batch.memory_mb) == (True, 4, 2, 2, 4000)
-    assert (batch.uniform, batch.features, batch.exclusive) == (
-        False,
-        ("booster", "cluster", "edr"),
-        "EXCLUSIVE",
+    assert (batch.default, batch.nodes, len(booster.kinds)) == (True, 4, 1)
+    assert batch.kinds == (
+        NodeKind(nodes=("n1", "n2"), cores=2, cpus=2, memory_mb=4000),
+        NodeKind(nodes=("c1", "c2"), cores=24, cpus=48, memory_mb=191000),
     )
-    assert (booster.default, booster.nodes, booster.cores, booster.cpus) == (False, 2, 64, 128)
-    assert booster.uniform and booster.gres == ("gpu:a100:4", "gpu:v100:1")
-    assert booster.time_limit == "01:00:00"
+    assert (batch.features, batch.exclusive) == (("booster", "cluster", "edr"), "EXCLUSIVE")
+    assert (booster.default, booster.nodes, booster.smallest.cores) == (False, 2, 64)
+    assert booster.gres == ("gpu:a100:4", "gpu:v100:1")
+    assert (booster.time_limit, booster.short) == ("01:00:00", "")
+
+
+def test_a_feature_chooses_nodes_of_one_kind() -> None:
+    (edr,) = parse_partitions(text_of("slurm", "sinfo.txt"), text_of("slurm", "show_partition.txt"), "edr")
+    assert (edr.name, edr.constraint, edr.nodes, edr.smallest.cores) == ("batch", "edr", 2, 24)
+    assert ':-edr}"' in platform_xml("mine", edr, "") and ':-edr}"' not in platform_xml(
+        "mine", PARTITIONS["batch"], ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "written"),
+    [
+        ("00:20:00", "00:20:00"),
+        ("00:30:00", ""),
+        ("12:00:00", ""),
+        ("2-00:00:00", ""),
+        ("UNLIMITED", ""),
+        ("", ""),
+    ],
+)
+def test_jobs_take_no_longer_than_their_partition_lets_them(limit: str, written: str) -> None:
+    partition = dataclasses.replace(PARTITIONS["booster"], time_limit=limit)
+    assert re.findall(r"NPC_TIMELIMIT:-(.*)}", platform_xml("mine", partition, "")) == [written] * bool(
+        written
+    )
 
 
 def test_the_limits_are_those_of_the_node_and_unknown_ones_are_comments(tmp_path: Path) -> None:
@@ -111,10 +139,17 @@ def test_without_a_node_to_ask_there_is_what_slurm_knows(tmp_path: Path) -> None
 def test_the_xml_says_what_to_check_and_is_valid() -> None:
     text = platform_xml("mine", PARTITIONS["batch"], "physics")
     ET.fromstring(text)
-    for words in ("4 nodes", "not all alike", "OverSubscribe=EXCLUSIVE", "edr", ":-batch}", ":-physics}"):
+    for words in (
+        "4 nodes",
+        "not alike",
+        "c1, c2: 24 cores, 48 CPUs, 191 GB",
+        "OverSubscribe=EXCLUSIVE",
+        "edr",
+        ":-batch}",
+        ":-physics}",
+    ):
         assert words in text
-    odd = Partition(**{name: getattr(PARTITIONS["batch"], name) for name in PARTITIONS["batch"].__slots__}
-                    | {"features": ("a--b", "<c>", "d-")})  # fmt: skip
+    odd = dataclasses.replace(PARTITIONS["batch"], features=("a--b", "<c>", "d-"))
     ET.fromstring(platform_xml("mine", odd, "a&b"))
 
 

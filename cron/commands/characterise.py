@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -62,7 +62,7 @@ def characterise(
     from npc.places import workplace
 
     home, folder, file, variables = chosen(platform, tags, given, benchmark)
-    _can_submit(folder)
+    _can_submit(folder, variables)
     outpath = (output or workplace() / "runs").resolve()
     if each_node:
         if tags or benchmark or as_json:
@@ -86,11 +86,12 @@ def characterise(
     sys.exit(code)
 
 
-def _can_submit(platform: Path) -> None:
-    """Raises click.ClickException where the platform's jobs cannot be submitted from here."""
+def _can_submit(platform: Path, variables: Mapping[str, str]) -> None:
+    """Raises click.ClickException where the platform's jobs cannot be submitted from here, or would wait in
+    the queue for ever. variables: settings that were given, as NPC_…."""
     import shutil
 
-    from npc.jobs.suite import submit_command
+    from npc.jobs.suite import parameter_of, submit_command
     from npc.machine.ask import NoAnswer, ask
 
     mend = "start this on a login node of its cluster, or leave --platform out to measure this machine"
@@ -103,7 +104,47 @@ def _can_submit(platform: Path) -> None:
         try:
             ask(["sinfo", "--noheader", "--format=%P"])
         except NoAnswer as error:
-            raise click.ClickException(f"Slurm does not answer here ({error}): {mend}") from None
+            if not error.is_private:
+                raise click.ClickException(f"Slurm does not answer here ({error}): {mend}") from None
+            if not parameter_of(platform, "cores_per_node").isdecimal():
+                raise click.ClickException(
+                    f"Slurm shows its nodes to operators alone here ({error}; PrivateData in slurm.conf): "
+                    "make a platform that says how many cores they have, npc platform new NAME"
+                ) from None
+        _ends_in_time(platform, variables)
+
+
+def _ends_in_time(platform: Path, variables: Mapping[str, str]) -> None:
+    """Raises click.ClickException where the platform's jobs are longer than their partition allows. A QOS
+    that is named may allow more."""
+    import os
+
+    from npc.jobs.scheduler import seconds
+    from npc.jobs.suite import default_of
+    from npc.machine.ask import NoAnswer, ask
+    from npc.machine.new_platform import fields_of_partitions
+
+    def setting(name: str) -> str:
+        variable = f"NPC_{name.upper()}"
+        return variables.get(variable) or os.environ.get(variable) or default_of(platform, name)
+
+    queue, limit = setting("queue"), setting("timelimit")
+    wanted_s = 60 * int(limit) if limit.isdecimal() else seconds(limit)
+    if wanted_s is None or setting("qos"):
+        return
+    try:
+        partitions = fields_of_partitions(ask(["scontrol", "--oneliner", "show", "partition"]))
+    except NoAnswer:  # sbatch will say what there is to be said
+        return
+    for fields in partitions:
+        if queue == fields["PartitionName"] or (not queue and fields.get("Default") == "YES"):
+            most_s = seconds(most := fields.get("MaxTime", ""))
+            if most_s is not None and wanted_s > most_s:
+                raise click.ClickException(
+                    f"jobs of {limit} would never start in the partition {fields['PartitionName']}, whose "
+                    f"MaxTime is {most} (PartitionTimeLimit): --set timelimit={most}, or name a QOS that "
+                    "allows more: --set qos=NAME"
+                )
 
 
 def _each_node(

@@ -32,6 +32,11 @@ _NEVER: Final = re.compile(
     r"MaxMemPerLimit|PartitionConfig|PartitionNodeLimit|PartitionTimeLimit|QOSNotAllowed|"
     r"(?:Assoc|QOS)Max\w*Per(?:Job|Node)\w*|QOSMin\w+"
 )
+#: What to do about some of them, for people.
+_MENDS: Final = {
+    "MaxMemPerLimit": "more memory than the partition lets jobs have: --set job_memory=",
+    "PartitionTimeLimit": "longer than the partition's MaxTime: --set timelimit=",
+}
 #: What squeue is asked, and how wide: it cuts what is longer, but nothing at width 0, where it fills up
 #: nothing either. All are known since Slurm 15.08.
 _COLUMNS: Final = (
@@ -105,10 +110,11 @@ def parse_squeue(text: str) -> dict[JobId, Job]:
             continue  # "CLUSTER: name" above the jobs of another cluster, blank lines
         status = whole(cells["exit_code"]) or 0
         state = cells["State"]
+        reason = "" if cells["Reason"] == "None" else cells["Reason"]
         part = Job(
             id=int(number.group()),
             state=state,
-            reason="" if cells["Reason"] == "None" else cells["Reason"],
+            reason=f"{reason}: {_MENDS[reason]}" if reason in _MENDS else reason,
             exit_code=os.WEXITSTATUS(status) if state in ENDED else None,
             signal=os.WTERMSIG(status),
             nodes=cells["NodeList"],
@@ -116,8 +122,7 @@ def parse_squeue(text: str) -> dict[JobId, Job]:
             limit_s=seconds(cells["TimeLimit"]),
             restarts=whole(cells["RestartCnt"]) or 0,
             submitted=moment(cells["SubmitTime"], _ISO),
-            never_starts=state == "PENDING"
-            and _NEVER.fullmatch(cells["Reason"].partition(",")[0]) is not None,
+            never_starts=state == "PENDING" and _NEVER.fullmatch(reason.partition(",")[0]) is not None,
         )
         jobs[part.id] = _joined(jobs[part.id], part) if part.id in jobs else part
     return jobs

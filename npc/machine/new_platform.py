@@ -135,7 +135,7 @@ def parse_partitions(nodes: str, partitions: str, constraint: str = "") -> list[
         if len(rest) == 8 and (not constraint or constraint in _words([rest[6]])):
             rows.setdefault(name, []).append(rest)
     described = []
-    for fields in _fields(partitions):
+    for fields in fields_of_partitions(partitions):
         own = rows.get(fields.get("PartitionName", ""))
         if not own:
             continue
@@ -165,7 +165,7 @@ def parse_partitions(nodes: str, partitions: str, constraint: str = "") -> list[
 def averages(partitions: str) -> list[Partition]:
     """The partitions from ``scontrol --oneliner show partition`` alone."""
     described = []
-    for fields in _fields(partitions):
+    for fields in fields_of_partitions(partitions):
         number = _number(fields.get("TotalNodes", ""))
         cpus = _number(fields.get("TotalCPUs", "")) // max(1, number)
         if cpus:
@@ -180,7 +180,8 @@ def averages(partitions: str) -> list[Partition]:
     return described
 
 
-def _fields(partitions: str) -> Iterator[dict[str, str]]:
+def fields_of_partitions(partitions: str) -> Iterator[dict[str, str]]:
+    """By name the fields of each line of ``scontrol --oneliner show partition``."""
     for line in partitions.splitlines():
         yield dict(word.partition("=")[::2] for word in line.split())
 

@@ -59,7 +59,8 @@ class Cluster:
 
     nodes: how many. partitions: name → the rest of its line in slurm.conf. By default ``all``
     (the default partition), ``cluster`` with the first half of the nodes, and ``booster`` with the others.
-    extra_conf: keys of slurm.conf, in place of our values. node_conf: more words for the nodes' line.
+    extra_conf: keys of slurm.conf, in place of our values. node_conf: more words for the nodes' line;
+    own_conf: for that of a node, by name, in place of ours.
     files: further files beside slurm.conf, by name. Nodes have the features ``cluster`` or ``booster``.
     """
 
@@ -69,6 +70,7 @@ class Cluster:
         partitions: Mapping[str, str] | None = None,
         extra_conf: Mapping[str, str] | None = None,
         node_conf: str = "",
+        own_conf: Mapping[str, str] | None = None,
         files: Mapping[str, str] | None = None,
     ) -> None:
         self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
@@ -77,6 +79,7 @@ class Cluster:
             "partitions": dict(partitions or _partitions(nodes)),
             "extra_conf": dict(extra_conf or {}),
             "node_conf": node_conf,
+            "own_conf": dict(own_conf or {}),
             "files": dict(files or {}),
         }
         self._holder: subprocess.Popen[str] | None = None
@@ -384,7 +387,8 @@ def _write_configuration(
         kind = "cluster" if number < half else "booster"
         lines.append(
             f"NodeName={host} NodeAddr={addresses[host]} Sockets=1 CoresPerSocket=2 ThreadsPerCore=1 "
-            f"RealMemory=4000 Feature={kind} State=UNKNOWN {settings['node_conf']}"
+            f"RealMemory=4000 Feature={kind} State=UNKNOWN {settings['node_conf']} "
+            + settings["own_conf"].get(host, "")
         )
     for name, rest in settings["partitions"].items():
         lines.append(f"PartitionName={name} MaxTime=60 DefaultTime=10 State=UP {rest}")

@@ -269,7 +269,10 @@ def ended(cluster: Cluster, measuring: MeasuredRun, tmp_path_factory: pytest.Tem
         ),
         ("node_fail", r"failed: job \d+ lost its node n8 after \d+ s; last words: node_fail begins"),
         ("too_many_nodes", r"failed: job \d+ could never start \(Partition\w+\), so it was cancelled"),
-        ("too_long", r"failed: job \d+ could never start \(PartitionTimeLimit\), so it was cancelled"),
+        (
+            "too_long",
+            r"failed: job \d+ could never start \(PartitionTimeLimit: .* timelimit=\), so it was cancelled",
+        ),
         (
             "refused",
             r"failed: sbatch: error: Batch job submission failed: Invalid partition name specified",

@@ -106,7 +106,7 @@ def _can_submit(platform: Path, variables: Mapping[str, str]) -> None:
         except NoAnswer as error:
             if not error.is_private:
                 raise click.ClickException(f"Slurm does not answer here ({error}): {mend}") from None
-            if not parameter_of(platform, "cores_per_node").isdecimal():
+            if not parameter_of(platform, "npc_cores_per_node").isdecimal():
                 raise click.ClickException(
                     f"Slurm shows its nodes to operators alone here ({error}; PrivateData in slurm.conf): "
                     "make a platform that says how many cores they have, npc platform new NAME"

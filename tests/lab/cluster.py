@@ -103,6 +103,7 @@ class Cluster:
             raise RuntimeError(problem)
         # not below a test's own folder: the path of a socket has at most 107 characters
         folder = Path(tempfile.mkdtemp(prefix="npc-cluster-"))
+        folder.chmod(0o755)  # ordinary users come to munge's socket
         self._holder = _hold(folder, self._settings, subprocess.PIPE)
         self._attach(folder, json.loads((folder / "cluster.json").read_text()))
         return self

@@ -257,5 +257,125 @@ def test_no_free_node_a_wrong_partition_and_slurm_s_own_errors(cluster: Cluster,
     assert wrong.returncode == 2 and "--partition nowhere: there are all, cluster, booster" in wrong.stderr
     (copy / "slurm.conf").write_text("Nonsense=1\n")
     broken = new(copy, "other", SLURM_CONF=str(copy / "slurm.conf"))
-    assert broken.returncode == 1 and "Slurm does not answer here (sinfo: fatal: " in broken.stderr
+    assert broken.returncode == 1 and "Slurm does not answer here (scontrol: fatal: " in broken.stderr
     assert "Traceback" not in broken.stderr and not (copy / "platforms/other").exists()
+
+
+# -- sites --------------------------------------------------------------------------------------------------
+
+#: The second half of the nodes is larger. Only operators of Slurm see nodes.
+SITE = {
+    "partitions": {"all": "Nodes=ALL Default=YES", "short": "Nodes=ALL MaxTime=20"},
+    "own_conf": dict.fromkeys(("n3", "n4"), "CoresPerSocket=4 RealMemory=8000"),
+    "extra_conf": {"PrivateData": "nodes"},
+}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Cluster]:
+    with Cluster(nodes=4, **SITE) as four:
+        yield four
+
+
+@pytest.fixture
+def ordinary(tmp_path: Path) -> dict[str, str]:
+    """What makes Slurm's commands those of an ordinary user."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sinfo", "scontrol"):
+        user = "setpriv --reuid=65534 --regid=65534 --clear-groups"
+        (folder / name).write_text(f'#!/bin/sh\nexec {user} {shutil.which(name)} "$@"\n')
+        (folder / name).chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_of_unlike_nodes_the_smallest_are_described_and_a_feature_chooses_one_kind(
+    site: Cluster, copy: Path
+) -> None:
+    written = on_head(site, copy, "lab")
+    assert written.returncode == 0, written.stderr
+    assert written.stdout.splitlines()[:4] == [
+        f"{copy}/platforms/lab: partition all, 4 nodes with 2 cores",
+        "Its nodes are not alike, and each is measured with 2 threads, as the first have cores:",
+        "  n1, n2: 2 cores, 2 CPUs, 4 GB",
+        "  n3, n4: 4 cores, 4 CPUs, 8 GB",
+    ]
+    assert "--constraint, booster, cluster" in written.stdout
+    large = on_head(site, copy, "large", "--constraint", "booster", "--no-node")
+    assert large.stdout.startswith(f"{copy}/platforms/large: partition all, 2 nodes with 4 cores\n")
+    assert read_platform(copy / "platforms/large/platform.toml").cores == 4
+    wrong = on_head(site, copy, "other", "--constraint", "gpu", "--no-node")
+    assert wrong.returncode == 2 and "no node of the default partition has this feature" in wrong.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_the_node_that_is_asked_is_one_of_the_smallest(site: Cluster, copy: Path) -> None:
+    taken = ["sbatch", "--parsable", "--exclusive", "-wn[1-2]", "-o/dev/null", "--wrap", "sleep 100"]
+    job = site.run("head", taken, check=True).stdout.strip()
+    written = on_head(site, copy, "lab", "--patience", "1")
+    site.run("head", ["scancel", job], check=True)
+    assert "no node could be asked" in written.stderr, "the larger ones are idle"
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_jobs_longer_than_their_partition_allows_are_refused_and_a_new_platform_makes_none(
+    site: Cluster, copy: Path, tmp_path: Path
+) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "npc",
+        "characterise",
+        "--benchmark",
+        "iperf3",
+        "--output",
+        tmp_path / "runs",
+    ]
+
+    def characterise(*more: str) -> subprocess.CompletedProcess[str]:
+        env = {**SMALL, "NPC_WORKPLACE": ""}
+        return site.run("head", [*words, *more, "--limit", "1s"], cwd=ROOT, env=env)
+
+    refused = characterise("--platform", "slurm", "--set", "queue=short")
+    assert refused.returncode == 1
+    assert (
+        "jobs of 00:30:00 would never start in the partition short, whose MaxTime is 00:20:00"
+        in refused.stderr
+    )
+    assert "--set timelimit=00:20:00" in refused.stderr and not (tmp_path / "runs").exists()
+    assert on_head(site, copy, "lab", "--partition", "short", "--no-node").returncode == 0
+    for fits in (("slurm", "--set", "queue=short", "--set", "timelimit=20"), (str(copy / "platforms/lab"),)):
+        ended = characterise("--platform", *fits)
+        assert "never start" not in ended.stderr and (tmp_path / "runs/000000").exists()
+        site.run("head", ["scancel", "--user=root"], check=True)
+        shutil.rmtree(tmp_path / "runs")
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_where_slurm_shows_no_nodes_a_node_says_what_it_is_and_jobs_run(
+    site: Cluster, copy: Path, tmp_path: Path, ordinary: dict[str, str]
+) -> None:
+    runs = ["--benchmark", "iperf3", "--output", tmp_path / "runs", "--limit", "1s"]
+
+    def npc(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        env = {**SMALL, **ordinary, "NPC_WORKPLACE": ""}
+        return site.run("head", [sys.executable, "-m", "npc", *words], cwd=folder, env=env)
+
+    refused = npc(ROOT, "characterise", "--platform", "slurm", *runs)
+    assert refused.returncode == 1 and "login node" not in refused.stderr
+    assert "PrivateData in slurm.conf): make a platform that says how many cores they have" in refused.stderr
+    written = npc(copy, "platform", "new", "lab")
+    assert written.returncode == 0, written.stderr
+    folder = copy / "platforms/lab"
+    assert written.stdout.startswith(f"{folder}: partition all, 4 nodes\n")
+    cores = read_platform(folder / "platform.toml").cores
+    assert cores == psutil.cpu_count(logical=False)
+    assert f'"npc_cores_per_node" type="int">{cores}<' in (folder / "platform.xml").read_text()
+    measured = npc(ROOT, "characterise", "--platform", folder, *runs)
+    site.run("head", ["scancel", "--user=root"], check=True)
+    assert "PrivateData" not in measured.stderr and "iperf3 0: " in measured.stderr

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 CONFIGURATION: Final = "configuration.xml"
 #: In a workpackage's folder: why it failed. First line: the status of its records; then the job's last lines.
 REASON: Final = "reason.txt"
+#: What runs a job script at once, on this machine: no batch system.
+SHELLS: Final = ("bash", "dash", "sh", "zsh")
 #: How its second line begins where the job had nodes.
 ON_NODES: Final = "on nodes: "
 
@@ -205,7 +207,7 @@ class Workpackage:
     def submitted_by_a_shell(self) -> bool:
         """Whether its job script was run by a shell, so that nothing of it is left when that has ended."""
         submit = self.parameters.get("submit", "").split()
-        return bool(submit) and Path(submit[0]).name in ("bash", "dash", "sh", "zsh")
+        return bool(submit) and Path(submit[0]).name in SHELLS
 
     def outputs(self) -> list[Path]:
         """Files in which its job may have said why it failed, the most telling first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -86,11 +87,11 @@ def _machine(name: str, nodes: int | None) -> Machine:
     from npc.jobs.suite import (
         default_of,
         parameter_of,
-        platform_files,
         platform_folder,
         settings,
         submit_command,
     )
+    from npc.jobs.workpackages import SHELLS
     from npc.machine.interfaces import rdma_ports
     from npc.machine.platform import PLATFORM_FILE, InvalidPlatform, read_platform
     from npc.machine.tools import TOOLS, find
@@ -102,8 +103,8 @@ def _machine(name: str, nodes: int | None) -> Machine:
 
     home = suite()
     folder = platform_folder(home, name)
-    over_localhost = any(file.parent.name == "localhost" for file in platform_files(folder / "platform.xml"))
-    one_machine = over_localhost and submit_command(folder) == submit_command(home / "platforms/localhost")
+    submit = Path(submit_command(folder)).name
+    one_machine = submit in SHELLS
     if one_machine and (nodes or 1) > 1:
         raise click.UsageError(
             f"--nodes {nodes}: the platform {name} is one machine; --platform names a cluster"
@@ -133,6 +134,7 @@ def _machine(name: str, nodes: int | None) -> Machine:
         folder=typed(folder),
         nodes=nodes or (1 if one_machine else 2),
         one_machine=one_machine,
+        submit=submit,
         missing=frozenset(missing),
         earlier_steps=steps_seen(workplace() / "runs", named),
         rdma=rdma,

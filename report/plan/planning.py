@@ -70,6 +70,8 @@ class Machine:
     nodes: int
     #: Whether there is no scheduler, so that both ends of every test are on one node.
     one_machine: bool
+    #: The program that submits jobs; empty where that is not known.
+    submit: str = ""
     #: Commands that are not installed on it.
     missing: frozenset[str] = frozenset()
     #: Whether it has RDMA; None where that is not known.
@@ -290,13 +292,7 @@ def _lines(
     name = shlex.join(["--platform", machine.name])
     pairs = goal is GOALS["accept"] and machine.nodes >= _PAIRS_FROM
     if pairs:
-        jobs = {"--partition": machine.queue, "--account": machine.account}
-        options = "".join(f" {option}={shlex.quote(value)}" for option, value in jobs.items() if value)
-        lines.append(
-            f"srun -N {machine.nodes} --ntasks-per-node=1{options} --mpi=pmix npb --pairs sample:{_ROUNDS} "
-            '--killserver --servercmd qperf --clientcmd "qperf HOSTNAME -t 2 -uu tcp_bw" '
-            f"{name} --output pairs"
-        )
+        lines.append(_pairs(machine, name))
     words = {
         "run": "runs",
         "platform": shlex.quote(machine.platform),
@@ -307,6 +303,23 @@ def _lines(
     after = [line.format(**words) for line in goal.after]
     lines += [line for line in after if any(line.startswith(f"npc {name} ") for name in commands)]
     return lines
+
+
+def _pairs(machine: Machine, name: str) -> str:
+    """The line that measures pairs of all nodes; name: the option of npb that names the platform."""
+    if machine.submit != "sbatch":
+        settings = {"pairs_nodes": machine.nodes, "pairs_which": f"sample:{_ROUNDS}", "pairs_runs": 1}
+        words = ["npc", "characterise", "--platform", machine.platform]
+        words += ["--benchmark", "cron/pairs/benchmark.xml", "--output", "pairs"]
+        words += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        return shlex.join(words)
+    jobs = {"--partition": machine.queue, "--account": machine.account}
+    options = "".join(f" {option}={shlex.quote(value)}" for option, value in jobs.items() if value)
+    return (
+        f"srun -N {machine.nodes} --ntasks-per-node=1{options} --mpi=pmix npb --pairs sample:{_ROUNDS} "
+        '--killserver --servercmd qperf --clientcmd "qperf HOSTNAME -t 2 -uu tcp_bw" '
+        f"{name} --output pairs"
+    )
 
 
 def _notes(

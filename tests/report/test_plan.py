@@ -43,6 +43,7 @@ HERE = Machine(
 )
 CLUSTER = Machine(
     platform="fuchs-csc", name="fuchs-csc", folder="platforms/fuchs-csc", nodes=64, one_machine=False,
+    submit="sbatch",
     rdma=True, queue="fuchs", timed=True,
 )  # fmt: skip
 COMMANDS = ("check", "advise", "report", "compare", "roofline", "observe", "night run")
@@ -210,6 +211,24 @@ def test_records_get_the_platform_s_name() -> None:
     assert any("npc observe --help" in note for note in make_plan("slow", HERE, 900, COMMANDS).notes)
     machine = _machine("deep-cm", None)
     assert (machine.name, machine.queue, machine.account, machine.timed) == ("deep-cm", "dp-cn", "", True)
+
+
+def test_pairs_are_measured_by_the_batch_system_that_there_is() -> None:
+    machine = _machine("sge", 16)
+    assert (machine.one_machine, machine.submit) == (False, "qsub")
+    (pairs,) = [line for line in make_plan("accept", machine, 7200, COMMANDS).lines if "pairs_nodes" in line]
+    assert pairs.startswith(
+        "npc characterise --platform sge --benchmark cron/pairs/benchmark.xml --output pairs"
+    )
+    assert not any("srun" in line for line in make_plan("accept", machine, 7200, COMMANDS).lines)
+
+
+def test_what_a_shell_starts_is_one_machine_wherever_its_file_comes_from(tmp_path: Path) -> None:
+    text = (ROOT / "platforms/localhost/platform.xml").read_text()
+    (tmp_path / "platform.xml").write_text(
+        text.replace("<!-- One machine", "<!-- No sbatch here. One machine")
+    )
+    assert _machine(str(tmp_path), None).one_machine
 
 
 def test_a_cluster_is_accepted_with_pairs_of_all_nodes() -> None:

@@ -174,9 +174,12 @@ def _each_node(
     except SchedulerUnavailable as problem:
         raise click.ClickException(f"Slurm does not say which nodes there are: {problem}") from None
     pairs = [work.nodes for work in due_pairs(states_of(nodes), NodeNights(tonight=0), within=1)]
+    left_out: dict[str, list[str]] = {}
     for name, node in nodes.items():
         if not node.takes_jobs:
-            click.echo(f"not measured: {name}: {node}", err=True)
+            left_out.setdefault(str(node), []).append(name)
+    for state, names in left_out.items():
+        click.echo(f"not measured: {host_text(names)}: {state}", err=True)
     batch = max(1, at_once // 2)
     end = None if limit is None else time.monotonic() + limit
     where = ["--platform", str(platform), "--output", str(outpath)]

@@ -254,3 +254,15 @@ def test_witnesses_are_healthy_nodes_measured_last() -> None:
     assert chosen(night(alone, suspects=(perhaps,)), points) == ((), ()), "its pairs would tell nothing"
     failing = replace(N3, slowdown=None)
     assert chosen(night(GOOD, suspects=(failing,)), points) == ((), ())
+
+
+def test_a_thousand_nodes_that_were_lost_at_once_are_one_short_line() -> None:
+    names = [f"n{number:04}" for number in range(1, 1001)]
+    lost = {**dict.fromkeys(names, "no power"), "login": "silent"}
+    gone = NightVerdict(platform="p", run="x", time="", verdict=Verdict.MISSING, series=(), lost=lost)
+    matrix = PairMatrix(nodes=tuple(names), suspects=("n0001",))
+    assert table(gone, matrix=matrix).splitlines() == [
+        "p, night x: MISSING (no series); lost nodes n[0001-1000]: no power; lost node login: silent",
+        "",
+        "pairs of n[0001-1000]: none is slower than the others now (0 measurements)",
+    ]

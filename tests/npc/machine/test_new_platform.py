@@ -375,7 +375,8 @@ def test_where_slurm_shows_no_nodes_a_node_says_what_it_is_and_jobs_run(
     assert written.stdout.startswith(f"{folder}: partition all, 4 nodes\n")
     cores = read_platform(folder / "platform.toml").cores
     assert cores == psutil.cpu_count(logical=False)
-    assert f'"npc_cores_per_node" type="int">{cores}<' in (folder / "platform.xml").read_text()
+    text = (folder / "platform.xml").read_text()
+    assert f'"npc_cores_per_node" type="int">{cores}<' in text and '"npc_nodes_there" type="int">4<' in text
     measured = npc(ROOT, "characterise", "--platform", folder, *runs)
     site.run("head", ["scancel", "--user=root"], check=True)
     assert "PrivateData" not in measured.stderr and "iperf3 0: " in measured.stderr

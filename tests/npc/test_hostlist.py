@@ -74,11 +74,17 @@ ROOMS = ("cron", "npb", "npc", "observe", "parsers", "report", "roofline")
 #: Variables and fields that are hosts' names; what is asked for a list of them.
 HOSTS = {"hosts", "nodes", "hosts_of", "absent", "unmeasured"}
 
+#: What a module has that does so, perhaps: most need not be parsed.
+MAYBE = re.compile(rf"(?:join|several)\([^\n]*\b(?:{'|'.join(sorted(HOSTS))})\b")
+
 
 def lists_for_people(path: Path) -> list[str]:
     """Where a module writes hosts out with a comma and a blank, or cuts them: what only people read."""
-    places = []
-    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    places: list[str] = []
+    text = path.read_text(encoding="utf-8")
+    if not MAYBE.search(text):
+        return places
+    for call in ast.walk(ast.parse(text)):
         if not isinstance(call, ast.Call):
             continue
         function = call.func

@@ -278,7 +278,8 @@ def write_platform(
     for shared in SHARED[base]:
         (folder / shared).symlink_to(Path("..") / base / shared)
     name = folder.name
-    (folder / "platform.xml").write_text(platform_xml(name, partition, account, node), encoding="utf-8")
+    xml = platform_xml(name, partition, account, node)
+    (folder / "platform.xml").write_text(xml, encoding="utf-8")
     (folder / PLATFORM_FILE).write_text(platform_toml(name, partition, node), encoding="utf-8")
     read_platform(folder / PLATFORM_FILE)
 

@@ -23,7 +23,7 @@ MAY = {
         "archive.open('wb')",
     },
     "npc/machine/new_platform.py": {
-        "(folder / 'platform.xml').write_text(platform_xml(name, partition, account, node), encoding='utf-8')",
+        "(folder / 'platform.xml').write_text(xml, encoding='utf-8')",
         "(folder / PLATFORM_FILE).write_text(platform_toml(name, partition, node), encoding='utf-8')",
     },
     "npb/man_pages.py": {"(folder / 'npb.1').write_text(_npb(), encoding='utf-8')"},

@@ -170,11 +170,7 @@ def with_confirmed(night: NightVerdict, slow: Collection[tuple[str, frozenset[st
 
 
 def _with_gravest(night: NightVerdict) -> NightVerdict:
-    """The night with the gravest verdict of what is in it.
-
-    Who is named for two nights or more degrades a night that seems healthy: one bad node among hundreds moves
-    no series' median.
-    """
+    """The night with the gravest verdict of what is in it."""
     statuses = [status for of_benchmark in night.failures.values() for status in of_benchmark]
     all_invalid = bool(statuses) and all(status.startswith("invalid") for status in statuses)
     verdicts = [series.verdict for series in night.series]
@@ -183,7 +179,5 @@ def _with_gravest(night: NightVerdict) -> NightVerdict:
         verdicts.append(night.common.verdict)
     if night.lost:
         verdicts.append(Verdict.MISSING)
-    named = [suspect for suspect in night.suspects if suspect.named]
-    lasting = any(len(suspect.runs) >= LASTING for suspect in named)
-    verdicts.append(Verdict.DEGRADED if lasting else Verdict.WATCH if named else Verdict.PASS)
+    verdicts += [suspect.verdict for suspect in night.suspects]
     return dataclasses.replace(night, verdict=max(verdicts, key=lambda verdict: verdict.gravity))

@@ -22,8 +22,10 @@ ROWS: Final = 60
 REPLAYED: Final = 8
 #: Reasons for records without use, of each benchmark.
 REASONS: Final = 6
-#: Characters that would change a terminal or begin a line; tools' words may hold anything.
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+#: What ends a line, or is a space that moves what follows; tools' words may hold anything.
+_SPACE: Final = re.compile(r"[\t-\r\x1c-\x1f\x85\u2028\u2029]+")
+#: Other characters that would change a terminal, and what is none (lone surrogates).
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 REPLACED: Final = "\ufffd"
 #: Characters that XML 1.0 does not allow (section 2.2).
 _NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -65,7 +67,7 @@ def table(
         lines += [f"rule: {rule}" for rule in night.rule]
     while not lines[-1]:
         lines.pop()
-    return "".join(f"{_CONTROL.sub(REPLACED, line)}\n" for line in lines)
+    return _text(lines)
 
 
 def _headline(night: NightVerdict) -> str:
@@ -104,11 +106,18 @@ def replayed(night: NightVerdict, then: str | None, pattern: str = "*") -> str:
         lines.append(f"    {judged.verdict.name:8}  {label(judged.key)}:{value}{usual}: {why}")
     if len(unusual) > REPLAYED:
         lines.append(f"    and {len(unusual) - REPLAYED} more, with --json")
-    return "".join(f"{_CONTROL.sub(REPLACED, line)}\n" for line in lines)
+    return _text(lines)
+
+
+def _text(lines: Sequence[str]) -> str:
+    """The lines, each of them one line whatever tools' words are in it."""
+    return "".join(f"{_CONTROL.sub(REPLACED, _SPACE.sub(' ', line))}\n" for line in lines)
 
 
 def _rows(series: Sequence[SeriesVerdict]) -> list[str]:
-    return columns(Table.of("", series, _COLUMNS).texts(), keep_empty=False)
+    """The lines of the table: a row that is folded has several."""
+    rows = columns(Table.of("", series, _COLUMNS).texts(), keep_empty=False)
+    return [line for row in rows for line in row.split("\n")]
 
 
 def _quantity(judged: SeriesVerdict, value: float | None) -> str:
@@ -150,9 +159,11 @@ def _suspect(suspect: NightSuspect) -> str:
 
 
 def junit(night: NightVerdict, notes: Sequence[str] = ()) -> str:
-    """JUnit XML: a test case a series, one for what they have in common, and one a lost node, which fails.
+    """JUnit XML: a test case a series, one for what they have in common, one a suspect, a finding and a lost
+    node, and one for the night where it has no series.
 
-    CHANGED, MISSING, DEGRADED and FAIL fail, INVALID is an error.
+    A case fails for what the night's exit code is for: CHANGED, MISSING, DEGRADED and FAIL; INVALID is an
+    error. A suspect on whom nobody is to act yet, and a finding, have passed, with their words.
     """
     suite = ET.Element("testsuite", name=_xml(f"npc.{night.platform}"))
 
@@ -161,20 +172,28 @@ def junit(night: NightVerdict, notes: Sequence[str] = ()) -> str:
         if verdict.exit_code:
             element = "error" if verdict is Verdict.INVALID else "failure"
             ET.SubElement(testcase, element, type=verdict.name, message=_xml(message)).text = _xml(text)
+        elif message:
+            ET.SubElement(testcase, "system-out").text = _xml(message)
 
     for series in night.series:
         where = f"{night.platform}.{series.key.benchmark}"
         case(where, label(series.key), series.verdict, series.reason, "\n".join(_rows([series])))
     if night.common:
         case(night.platform, "everything", night.common.verdict, str(night.common))
+    for suspect in night.suspects:
+        case(f"{night.platform}.suspects", suspect.whom, suspect.verdict, _suspect(suspect))
+    for finding in night.findings:
+        case(f"{night.platform}.findings", f"node {finding.name}", Verdict.PASS, str(finding))
     for name, reason in night.lost.items():
         case(f"{night.platform}.nodes", name, Verdict.MISSING, f"lost: {reason}")
+    if not night.series:
+        reasons = [f"{name}: {reason}" for name, of in night.failures.items() for reason in of]
+        case(night.platform, "night", night.verdict, "nothing was measured", "\n".join(reasons))
     for kind, path in (("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")):
         suite.set(kind, str(len(suite.findall(path))))
     suite.set("timestamp", night.time and f"{moment(night.time):%Y-%m-%dT%H:%M:%S}")
-    if night.suspects or notes:
-        out = ET.SubElement(suite, "system-out")
-        out.text = _xml("\n".join([*map(_suspect, night.suspects), *notes]))
+    if notes:
+        ET.SubElement(suite, "system-out").text = _xml("\n".join(notes))
     ET.indent(suite)
     text = ET.tostring(suite, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'

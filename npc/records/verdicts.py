@@ -30,6 +30,8 @@ SCHEMA: Final = 1
 VERDICT: Final = "verdict.json"
 #: Of every night, below the folder of a history.
 VERDICTS: Final = "verdicts"
+#: Nights that somebody has to be named for before that alone degrades a night.
+LASTING: Final = 2
 
 #: "worse" or "better" by the metric's own direction; "other" where neither is; "" for no change.
 Direction = Literal["worse", "better", "other", ""]
@@ -121,6 +123,13 @@ class NightSuspect(Suspect):
     def whom(self) -> str:
         """Kind, name, device and role in words."""
         return whom(self.kind, f"{self.name} {self.device}".strip(), self.role)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What it makes of a night that seems healthy, for one bad node among hundreds moves no series'
+        median: DEGRADED where it is named for two nights or more, WATCH for one, PASS where it is not."""
+        lasting = Verdict.DEGRADED if len(self.runs) >= LASTING else Verdict.WATCH
+        return lasting if self.named else Verdict.PASS
 
 
 class NodeFinding(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from npc.cron.publish import write_verdict
 from npc.cron.series import label
 from npc.cron.verdict import NightVerdict, SeriesVerdict
 from npc.records.series import Series
-from npc.records.verdicts import NightSuspect, PairMatrix, SlowSuspect, Verdict, read_night
+from npc.records.verdicts import NightSuspect, NodeFinding, PairMatrix, SlowSuspect, Verdict, read_night
 
 KEY = Series("lab", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
 BAD = SeriesVerdict(
@@ -122,6 +122,97 @@ def test_no_series_hides_another_from_prometheus(keys: set[Series]) -> None:
     metrics = samples(textfile(judged, 1.5))
     assert sorted(metrics["npc_series_value"].values()) == [float(i) for i in range(len(keys))]
     assert len(metrics["npc_series_verdict"]) == len(keys)
+
+
+names = st.sampled_from(["n1", "n2", "n\udcff", "n\\udcff", "n1\n"])
+made_suspects = st.builds(
+    NightSuspect, kind=st.sampled_from(["node", "link", "rack"]), name=names, nodes=st.just(("n1",)),
+    benchmarks=st.just(("qperf",)), since=st.just(""), evidence=st.just("slow in 2 of 3"),
+    chance=st.just(1e-6), score=st.just(5.0), named=st.booleans(),
+    slowdown=st.sampled_from([None, 0.1, 0.7]), low=st.none(), high=st.none(),
+    role=st.sampled_from(["", "sender"]), device=st.sampled_from(["", "gpu 3"]),
+    runs=st.sampled_from([("a",), ("a", "b")]),
+)  # fmt: skip
+made_series = st.builds(
+    SeriesVerdict, verdict=st.sampled_from(Verdict), reason=st.sampled_from(["", "worse", "gone\nand lost"]),
+    value=st.sampled_from([None, 0.0, 7e6]), hosts=st.sampled_from([(), ("n1", "n3")]),
+    key=st.builds(
+        KEY._replace, size=st.sampled_from([None, 1_000_000, 1_000_448]), case=st.sampled_from(["", "a", "b"])
+    ),
+)  # fmt: skip
+findings = st.builds(
+    NodeFinding, node=names, device=st.sampled_from(["", "gpu 3"]), case=st.just("stream triad bandwidth"),
+    slowdown=st.just(0.06), spread=st.just(0.01), rank=st.just(1), members=st.just(100), since=st.just("a"),
+    new=st.booleans(),
+)  # fmt: skip
+
+
+@given(
+    st.lists(made_series, max_size=5, unique_by=lambda judged: judged.key),
+    st.lists(made_suspects, max_size=5),
+    st.lists(findings, max_size=2),
+    st.dictionaries(names, st.just("gone"), max_size=2),
+)
+def test_any_night_is_as_bad_in_all_its_outputs_and_gives_prometheus_no_labels_twice(
+    series: list[SeriesVerdict], suspects: list[NightSuspect], found: list[NodeFinding], lost: dict[str, str]
+) -> None:
+    good = replace(night(GOOD), series=tuple(series), suspects=tuple(suspects), findings=tuple(found))
+    judged = with_lost(good, lost)
+    suite = ET.fromstring(junit(judged).partition("\n")[2])
+    red = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+    assert bool(red) == bool(judged.exit_code)
+    names_of_suspects = [
+        case.get("name") for case in suite.iter("testcase") if ".suspects" in str(case.attrib)
+    ]
+    assert len(names_of_suspects) == len(suspects)
+    metrics = samples(textfile(judged, 1.5))
+    assert list(metrics["npc_night_verdict"].values()) == [judged.exit_code]
+    assert len(metrics.get("npc_series_verdict", ())) == len(series)
+    printed = table(judged)
+    assert "\ufffd" not in printed.replace("n\ufffd", "") and printed.endswith("\n")
+    printed.encode()
+
+
+def test_a_node_that_is_named_and_one_who_is_unlike_its_fleet_are_test_cases() -> None:
+    """As JUnit reads it: no series is bad, one node among hundreds is, and another always was."""
+    named = replace(N3, runs=("20261120T023000Z", "20261121T023000Z"))
+    once, perhaps = replace(N3, name="n4", runs=named.runs[:1]), replace(N3, name="n5", named=False)
+    finding = NodeFinding(
+        node="n7", case="stream triad bandwidth", slowdown=0.06, spread=0.01, rank=1, members=100, since="a"
+    )
+    judged = with_lost(replace(night(GOOD, suspects=(named, once, perhaps)), findings=(finding,)), {})
+    assert judged.verdict is Verdict.DEGRADED
+    suite = ET.fromstring(junit(judged).partition("\n")[2])
+    assert (suite.get("tests"), suite.get("failures")) == ("5", "1")
+    (failure,) = suite.iter("failure")
+    assert failure.get("type") == "DEGRADED" and "to blame: node n3" in str(failure.get("message"))
+    passed = {case.get("name"): case.findtext("system-out") for case in suite.iter("testcase")}
+    assert "slow in 4 of 4" in str(passed["node n4"]) and str(passed["node n5"]).startswith("perhaps: ")
+    assert "number 1 of 100 from below" in str(passed["node n7"])
+
+
+def test_a_night_that_measured_nothing_is_red_as_junit_reads_it() -> None:
+    nothing = replace(night(GOOD), series=(), failures={"qperf": ("failed: no node is free",)})
+    judged = with_lost(nothing, {})
+    suite = ET.fromstring(junit(judged).partition("\n")[2])
+    (failure,) = suite.iter("failure")
+    assert failure.get("type") == "MISSING" and "no node is free" in str(failure.text)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 100])
+def test_a_row_that_is_folded_stands_in_lines_of_text(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cron mails: every character of NPC's own tables is there as it is, and of a tool's words none
+    begins a line or is no text."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    own = "–→·×±µστ≤≥…½Δ²é"
+    key = KEY._replace(params=json.dumps({"tool": "a long parameter", "words": own, "interface": "ib0"}))
+    reason = f"worse in two of three nights {own}, which is a long reason for a long line that is folded"
+    judged = night(replace(BAD, key=key, reason=reason), suspects=(replace(N3, evidence=own),))
+    printed = table(judged, ["slurmd said:\n\tgone\udcff\x1b[2J", own])
+    lines = printed.split("\n")
+    assert max(len(line) for line in lines if line.startswith(("DEGRADED", " "))) <= columns
+    assert printed.count("\ufffd") == 2 and "note: slurmd said: gone\ufffd\ufffd[2J" in lines
+    assert printed.count(own) >= 3 and printed.encode().decode() == printed
 
 
 def test_prometheus_gets_no_labels_twice_where_two_texts_are_escaped_alike() -> None:

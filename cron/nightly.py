@@ -137,6 +137,7 @@ class NightRun:
             self.notes.append(f"disturbed: {disturbed} (npc check says by whom)")
         if problems := list(dict.fromkeys(self.history.problems)):
             self.notes.append(f"{len(problems)} rows of the history cannot be read, the first: {problems[0]}")
+        self.notes += self.history.notes
         return NightOutcome(verdict, self.notes, pairs)
 
     def repair(self) -> None:

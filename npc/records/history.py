@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime, timezone
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
@@ -124,6 +124,8 @@ class History:
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
         self.folder = folder
         self._say = say
+        #: Sentences for people: what was wrong, and has been mended.
+        self.notes: list[str] = []
         #: Name of a file → its index.
         self._indexes: dict[str, FileIndex] = {}
 
@@ -270,10 +272,17 @@ class History:
         states = {path: file_state(path) for path in self.files()}
         self._remove_lost_indexes({index_path(path) for path in states})
 
+        def make_anew(path: Path, why: str) -> FileIndex:
+            self.notes.append(f"the index of {path.name} was damaged ({why}); it was made anew")
+            return make_index(path, states[path])
+
+        def load(path: Path) -> FileIndex | None:
+            return load_index(path, partial(make_anew, path))
+
         def known(path: Path) -> FileIndex | None:
             index = self._indexes.get(path.name)
             if not index or index.tables.state != states[path]:
-                index = load_index(path) or index
+                index = load(path) or index
             return index
 
         indexes = {path: known(path) for path in states}
@@ -283,9 +292,7 @@ class History:
             self._say(f"reading {len(changed)} files of {self.folder.name}")
             with ProcessPoolExecutor(workers, get_context("fork")) as pool:
                 made = pool.map(keep_index, changed, map(states.__getitem__, changed))
-                indexes |= {
-                    path: index or load_index(path) for path, index in zip(changed, made, strict=True)
-                }
+                indexes |= {path: index or load(path) for path, index in zip(changed, made, strict=True)}
         for number, path in enumerate(changed, 1):
             index = indexes[path]
             if not index or index.tables.state != states[path]:

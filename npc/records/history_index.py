@@ -4,15 +4,15 @@ Reading a million rows as records takes half a minute, loading their index less 
 
 An index lies in a file of its own, ``.index/2026-11.csv.npz``, numpy's format for arrays. It is written whole
 or not at all, so processes need no lock: the last one wins, and all write the same. One that is damaged, of
-another version, or of another state of its file is made anew; deleting it costs nothing but time. Where a
-file has only grown, the rows behind its last one are read.
+another version, or of another state of its file is made anew, whenever that is noticed; deleting it costs
+nothing but time. Where a file has only grown, the rows behind its last one are read.
 """
 
 from __future__ import annotations
 
 import weakref
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from pathlib import Path
@@ -41,11 +41,18 @@ TYPES: Final = {
 }  # fmt: skip
 TABLES: Final = "tables"
 #: What may be wrong with a file that is no index.
-_DAMAGED: Final = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, msgspec.MsgspecError)
+_DAMAGED: Final = (
+    OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile,
+    msgspec.MsgspecError,
+)  # fmt: skip
 
 
 class InvalidHistory(InvalidFile):
     """A file in a history's folder that does not belong there; the message names it and what to do."""
+
+
+class DamagedIndex(InvalidHistory):
+    """An index whose columns cannot be read, and that could not be made anew."""
 
 
 class RowCondition(NamedTuple):
@@ -109,13 +116,24 @@ class Tables(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class FileIndex:
-    """The index of one file. Its columns are loaded when they are asked for."""
+    """The index of one file. Its columns are loaded when they are asked for.
 
-    def __init__(self, name: str, tables: Tables, columns: Mapping[str, NDArray[Any]]) -> None:
+    make_anew: makes the same index of the file itself where the columns are damaged, and is given the reason;
+    without it `column` raises `DamagedIndex`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tables: Tables,
+        columns: Mapping[str, NDArray[Any]],
+        make_anew: Callable[[str], FileIndex] | None = None,
+    ) -> None:
         #: Name of the file: ``2026-11.csv``.
         self.name = name
         self.tables = tables
         self._columns = columns
+        self._make_anew = make_anew
         self._loaded: dict[str, NDArray[Any]] = {}
 
     def column(self, name: str) -> NDArray[Any]:
@@ -125,11 +143,17 @@ class FileIndex:
             try:
                 self._loaded[name] = self._columns[name]
             except _DAMAGED as error:
-                raise InvalidHistory(
-                    f"the index of {self.name} is damaged ({error}): remove the folder {INDEXES} beside "
-                    "it; it is made anew"
-                ) from None
+                self._columns, self._loaded = self._columns_anew(str(error) or type(error).__name__), {}
+                self._loaded[name] = self._columns[name]
         return self._loaded[name]
+
+    def _columns_anew(self, why: str) -> Mapping[str, NDArray[Any]]:
+        anew = self._make_anew(why) if self._make_anew else None
+        if anew is None or anew.tables != self.tables:
+            raise DamagedIndex(
+                f"the index of {self.name} was damaged ({why}), and the file changes: try again"
+            )
+        return anew._columns
 
     def forget(self) -> None:
         """Let go of the columns that were loaded; they are loaded again when asked for."""
@@ -155,9 +179,9 @@ def file_state(path: Path) -> str:
     return f"{state.st_size} {state.st_mtime_ns}"
 
 
-def load_index(path: Path) -> FileIndex | None:
+def load_index(path: Path, make_anew: Callable[[str], FileIndex] | None = None) -> FileIndex | None:
     """The index of a history's file as it lies on the disk, of whatever state of that file; None where there
-    is none that can be used."""
+    is none that can be used. make_anew: as `FileIndex` has it."""
     stream = None
     try:
         # Held open: another process may put a newer index in its place before the columns are loaded.
@@ -170,7 +194,7 @@ def load_index(path: Path) -> FileIndex | None:
         if stream:
             stream.close()
         return None
-    index = FileIndex(path.name, tables, columns)
+    index = FileIndex(path.name, tables, columns, make_anew)
     weakref.finalize(index, stream.close)
     return index
 

@@ -27,6 +27,7 @@ from npc.records.history_index import (
     TABLES,
     TYPES,
     VERSION,
+    DamagedIndex,
     FileIndex,
     InvalidHistory,
     NightOfFile,
@@ -65,11 +66,13 @@ _BLOCK: Final = 2**20
 def make_index(path: Path, state: str, before: FileIndex | None = None) -> FileIndex:
     """The index of a file by reading it; it is kept on the disk where that can be written.
 
-    state: of the file before it is read. before: an index of an earlier state, by default what lies on the
-    disk: where the file has only grown since, its rows are not read again. Raises `InvalidHistory` and
-    OSError.
+    state: of the file before it is read. before: an index of an earlier state: where the file has only grown
+    since, its rows are not read again. Raises `InvalidHistory` and OSError.
     """
-    index = _read(path, state, before or load_index(path))
+    try:
+        index = _read(path, state, before)
+    except DamagedIndex:
+        index = _read(path, state, None)
     stored = index_path(path)
     try:
         stored.parent.mkdir(exist_ok=True)
@@ -84,7 +87,7 @@ def make_index(path: Path, state: str, before: FileIndex | None = None) -> FileI
 
 def keep_index(path: Path, state: str) -> FileIndex | None:
     """`make_index` for another process than that which needs it: None where it was kept on the disk."""
-    index, stored = make_index(path, state), load_index(path)
+    index, stored = make_index(path, state, load_index(path)), load_index(path)
     return None if stored and stored.tables.state == state else index
 
 

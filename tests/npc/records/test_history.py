@@ -154,16 +154,54 @@ def test_a_lost_index_is_made_anew(history: History, damage: str, monkeypatch: p
     assert index.is_dir() or load_index(history.files()[0])
 
 
-def test_an_index_whose_bytes_have_changed_is_told_and_not_believed(history: History) -> None:
-    history.append([a_record(sample) for sample in range(500)])
-    assert len(history.points()) == 500
-    index = index_path(history.files()[0])
+def damage_column(index: Path, column: str) -> None:
+    """Change a byte of a column, which is noticed only when it is loaded."""
     content = bytearray(index.read_bytes())
     with zipfile.ZipFile(index) as archive:
-        begin = archive.getinfo("value.npy").header_offset
+        begin = archive.getinfo(f"{column}.npy").header_offset
     content[begin + 1000] ^= 1
     index.write_bytes(content)
-    with pytest.raises(InvalidHistory, match=r"2026-11.csv is damaged .* remove the folder .index"):
+
+
+def test_an_index_whose_bytes_have_changed_is_made_anew_with_a_note(history: History) -> None:
+    history.append([a_record(sample) for sample in range(500)])
+    expected = list(history.points())
+    (file,) = history.files()
+    for column, read in (("value", History.points), ("start", History.records), ("place", History.places)):
+        damage_column(index_path(file), column)
+        past = History(history.folder)
+        assert len(list(read(past))) == len(list(read(history)))
+        (note,) = past.notes
+        assert note.startswith("the index of 2026-11.csv was damaged (") and note.endswith("made anew")
+        fresh = History(history.folder)
+        assert list(fresh.points()) == expected and not fresh.notes, "it lies there whole again"
+
+
+def test_whatever_byte_of_an_index_is_another_one_the_rows_are_the_same(history: History) -> None:
+    history.append([a_record(sample) for sample in range(30)])
+    records, points = list(history.records()), list(history.points())
+    index = index_path(history.files()[0])
+    good = index.read_bytes()
+    for place in [*range(0, len(good), 61), *range(good.index(b"PK\1\2"), len(good), 7)]:
+        index.write_bytes(good[:place] + bytes([good[place] ^ 0x81]) + good[place + 1 :])
+        past = History(history.folder)
+        assert list(past.points()) == points and list(past.records()) == records, place
+
+
+def test_a_damaged_index_of_a_file_that_has_grown_is_made_anew(history: History) -> None:
+    history.append([a_record(sample) for sample in range(500)])
+    assert len(history.points()) == 500
+    damage_column(index_path(history.files()[0]), "value")
+    assert History(history.folder).append([a_record(sample, 1) for sample in range(9)]) == 9
+    assert len(History(history.folder).points()) == 509
+
+
+def test_a_damaged_file_is_an_error_though_its_index_is_whole(history: History) -> None:
+    history.append([a_record()])
+    assert len(history.points()) == 1
+    (file,) = history.files()
+    file.write_text("a,b\n1,2\n")
+    with pytest.raises(InvalidHistory, match=r"2026-11\.csv: no column time, metric, value"):
         History(history.folder).points()
 
 

@@ -32,7 +32,7 @@ from npc.statistics.medians import Summary, summarise
 Direction = Literal["read", "write"]
 DIRECTIONS: Final[tuple[Direction, ...]] = ("read", "write")
 #: Metrics that make a program with a rate an application, and not a kernel.
-_TELLING: Final = frozenset(("flop", "time", "traffic"))
+TELLING: Final = frozenset(("flop", "time", "traffic"))
 #: The params' name of the part of a program's time inside MPI.
 _INSIDE: Final = "inside MPI"
 #: A program that does several tests in one run is placed by this one.
@@ -394,7 +394,7 @@ def _rate(launch: Sequence[Record]) -> tuple[Record, str] | None:
     but its FLOP/s is a ceiling.
     """
     rates = [record for record in launch if record.metric == "flops" and record.value]
-    cases = {record.case for record in launch if record.metric in _TELLING}
+    cases = {record.case for record in launch if record.metric in TELLING}
     known = [record for record in rates if record.case in cases] or (rates if OBSERVED in cases else [])
     if not known:
         return None

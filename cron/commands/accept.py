@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--reason", required=True, help="Why: it is recorded, with the time and who said it.")
 @of_platform
 @of_history
-@click.option("--night", help="The night whose state is taken (default: the last one).")
+@click.option("--night", help="The night whose state is taken (default: the last one that has ended).")
 def accept(pattern: str, reason: str, platform: str, history: Path | None, night: str | None) -> None:
     """Take the present state as the baseline of the series that PATTERN names (default: of all).
 
@@ -33,20 +33,25 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
     from npc.jobs.suite import platform_folder
     from npc.places import suite
     from npc.records.history import History
-    from npc.records.journal import Journal, plans_of
+    from npc.records.journal import Journal, not_ended, plans_of
     from npc.records.record import moment
     from npc.records.units import METRICS, format_quantity
 
     folder = folder_of(history, platform_folder(suite(), platform).name)
     past = History(folder)
-    nights = {past_night.run: past_night.begun for past_night in past.nights()}
     entries = Journal(folder).entries()
-    for entry in entries:  # one that measured nothing is none of the history's
-        nights.setdefault(entry.name, entry.begun.isoformat())
+    running = not_ended(entries)
+    if night in running:
+        raise click.ClickException(f"night {night} has not ended: wait for its verdict, or name another one")
+    # one that measured nothing is none of the history's
+    nights = {entry.name: entry.begun.isoformat() for entry in entries}
+    nights |= {past_night.run: past_night.begun for past_night in past.nights()}
+    nights = {run: begun for run, begun in nights.items() if run not in running}
     chosen = night or max(nights, key=lambda run: nights[run], default="")
     if chosen not in nights:
         last = ", ".join(sorted(nights)[-3:])
-        known = f"the last are {last}" if last else "it is empty: npc night run fills it"
+        empty = "its first night has not ended" if running else "it is empty: npc night run fills it"
+        known = f"the last are {last}" if last else empty
         raise click.ClickException(f"no night{f' {chosen}' if chosen else ''} in {folder}: {known}")
     began, plans = moment(nights[chosen]), plans_of(entries)
     verdict = judge_night(platform_folder(suite(), platform), past, chosen, began, plans=plans)

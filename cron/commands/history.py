@@ -64,7 +64,7 @@ def history(
     series over the nights with the verdicts of --replay, which nodes each benchmark had how often, by rack,
     and how good they were. --replay instead judges every night anew, each by the nights
     before it, from the history's files alone: what would today's rule have said? PATTERN then chooses whose
-    verdicts are listed.
+    verdicts are listed. A night that has not ended is left out.
 
     Exit codes: 0, 1 nothing to show, 2 usage.
     """
@@ -75,16 +75,22 @@ def history(
     from npc.figures.allocation import allocations
     from npc.machine.fabric import load
     from npc.records.history import History
+    from npc.records.journal import Journal, not_ended
     from npc.validity.disturbance import of_shares, remark
 
     fabric = load(topology) if topology else None
     past = History(folder_of(history, Path(platform).name), status_line.show)
     status_line.show(f"reading {past.folder}")
-    every = past.points()
+    every, running = past.points(), not_ended(Journal(past.folder).entries())
+    for night in sorted(running.intersection(every.runs)):
+        click.echo(f"left out: {night}: this night has not ended", err=True)
+    every = every.of_nights(run not in running for run in every.runs)
     hosts = every.hosts
     points = every if pattern == "*" else every.of_series(matches(pattern, key) for key in every.keys)
     varied = [] if replay else variations(points, status_line.show)
     status_line.show("")
+    for note in past.notes:
+        click.echo(f"note: {note}", err=True)
     for problem in past.problems[:_PROBLEMS]:
         click.echo(f"left out: {problem}", err=True)
     if len(past.problems) > _PROBLEMS:
@@ -97,7 +103,8 @@ def history(
     if replay:
         print_replay(past, _verdicts(past, every, platform, fabric), pattern, as_json)
     else:
-        _print(past, varied, allocations(points, fabric, hosts), platform, as_json)
+        shares = _shares(past, points, platform, {variation.key for variation in varied})
+        _print(past, varied, allocations(points, fabric, hosts), shares, as_json)
     if figures:
         for path in _draw(list(points), _verdicts(past, every, platform, fabric), figures, fabric, hosts):
             click.echo(f"drawn: {path}", err=True)
@@ -168,7 +175,7 @@ def _print(
     past: History,
     variations: Sequence[Variation],
     allocated: Sequence[Allocation],
-    platform: str,
+    limits: tuple[Sequence[Ceiling], Sequence[PeakShare]],
     as_json: bool,
 ) -> None:
     """Print level, spread and time variance of each series, shares of the nominal limits and of the
@@ -179,7 +186,7 @@ def _print(
     from npc.cron.variation_table import variation_table
     from npc.roofline.peak_share import peak_table
 
-    shares, peaks = _shares(past, platform, {variation.key for variation in variations})
+    shares, peaks = limits
     if not as_json:
         lines = [*variation_table(variations), *map(_share, shares)]
         if peaks:
@@ -205,11 +212,13 @@ def _print(
     click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
 
 
-def _shares(past: History, platform: str, keys: set[Series]) -> tuple[list[Ceiling], list[PeakShare]]:
+def _shares(
+    past: History, points: HistoryColumns, platform: str, keys: set[Series]
+) -> tuple[list[Ceiling], list[PeakShare]]:
     """The ceilings of all nights together that have a nominal limit, and the applications of the nights'
     first measurements, as far as their theoretical peak is known."""
     from npc.machine.platform import find_platform, read_platform
-    from npc.roofline.applications import find_applications
+    from npc.roofline.applications import TELLING, find_applications
     from npc.roofline.ceilings import find_ceilings
     from npc.roofline.peak_share import peak_shares
 
@@ -217,15 +226,42 @@ def _shares(past: History, platform: str, keys: set[Series]) -> tuple[list[Ceili
     if path is None:
         return [], []
     limits = read_platform(path)
-    records: list[Record] = []
-    for number, key in enumerate(sorted(keys, key=str), 1):
-        status_line.show(f"nominal limits: series {number} of {len(keys)}")
-        records += past.records(key)
-    ceilings = find_ceilings(records, limits).ceilings
-    rated = {key.benchmark for key in keys if key.metric == "flops"}
-    applications = find_applications(record for record in records if record.benchmark in rated)
+    ceilings = find_ceilings(list(_typical_records(past, points, keys)), limits).ceilings
+    benchmarks = {key.benchmark for key in keys if key.metric == "flops"}
+    benchmarks &= {key.benchmark for key in keys if key.metric in TELLING}
+    launches = (key for key in sorted(keys, key=str) if key.benchmark in benchmarks)
+    applications = find_applications(record for key in launches for record in past.records(key))
     status_line.show("")
     return [ceiling for ceiling in ceilings if ceiling.share is not None], peak_shares(applications, limits)
+
+
+def _typical_records(past: History, points: HistoryColumns, keys: set[Series]) -> Iterator[Record]:
+    """What ceilings are found by, without reading the rows of all nights: of each series a record of its last
+    night with the median of all of them, as often as counts for being repeated enough.
+
+    A ceiling is the best of the placements that a run has tried, so where the last night has several, all
+    records of the series are read.
+    """
+    from itertools import repeat
+
+    import numpy as np
+
+    from npc.records.record import replace
+    from npc.records.series import placement
+    from npc.statistics.medians import MIN_SAMPLES
+
+    for number, (key, rows) in enumerate(points.by_series(), 1):
+        status_line.show(f"nominal limits: series {number} of {len(points.keys)}")
+        rows = rows.where(rows.usable & (rows.value > 0))
+        if key not in keys or not len(rows):
+            continue
+        night = rows.runs[rows.run[rows.time.argmax()]]
+        last = [record for record in past.records(key, night) if record.ok and record.value]
+        if len({(record.case, *sorted(placement(record.params).items())) for record in last}) > 1:
+            yield from past.records(key)
+        elif last:
+            typical = replace(last[-1], value=float(np.median(rows.value)))
+            yield from repeat(typical, min(len(rows), MIN_SAMPLES))
 
 
 def _share(ceiling: Ceiling) -> str:

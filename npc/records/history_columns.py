@@ -164,6 +164,10 @@ class HistoryColumns:
         """The rows of some series. chosen: by number of a series."""
         return self.take(np.array(list(chosen), dtype=bool)[self.series])
 
+    def of_nights(self, chosen: Iterable[bool]) -> HistoryColumns:
+        """The rows of some nights. chosen: by number of a night."""
+        return self.where(np.array(list(chosen), dtype=bool)[self.run])
+
     def by_series(self) -> Iterator[tuple[Series, HistoryColumns]]:
         """The rows of each series, the series in the order of their first rows."""
         ordered = (

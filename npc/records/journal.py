@@ -199,6 +199,12 @@ def plans_of(nights: Iterable[JournalEntry]) -> dict[str, NightPlan]:
     return {night.name: night.plan for night in nights}
 
 
+def not_ended(nights: Iterable[JournalEntry]) -> set[str]:
+    """Names of the nights that are running, or were cut off and wait for the next one: the history does not
+    have all of them."""
+    return {night.name for night in nights if not night.ended}
+
+
 def missed(nights: Sequence[JournalEntry], now: datetime) -> int:
     """How many nights should have begun between the last one and `now`, but did not.
 

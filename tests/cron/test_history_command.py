@@ -5,25 +5,33 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from npc.cron.commands.history import _shares
 from npc.cron.figures import _alike, _when, course, pictures, relative_by_node
 from npc.cron.variation import variations
 from npc.cron.verdict import SeriesVerdict
 from npc.figures.axes import quantity_axis, time_axis
 from npc.figures.nights import Course, NightPoint, traces
 from npc.machine.fabric import parse
+from npc.machine.platform import read_platform
 from npc.records.history import History, HistoryRow
+from npc.records.history_reading import record_of
 from npc.records.nights import series_nights
+from npc.records.record import Record
 from npc.records.series import Series
 from npc.records.verdicts import Verdict
+from npc.roofline.ceilings import find_ceilings
 from tests.made.history import KEY, a_record
+from tests.paths import ROOT
 
 NPC = Path(sys.executable).with_name("npc")
 
@@ -149,6 +157,49 @@ def test_the_tables_and_the_share_of_the_nominal_limit(folder: Path, monkeypatch
     assert told["nodes"] == [{"benchmark": "qperf", "seen": 6, "known": 6}]
     (share,) = told["shares"]
     assert share["share"] == pytest.approx(6.1e9 / 6.818e9, rel=0.02)
+
+
+def test_shares_of_nominal_limits_are_those_of_all_rows_and_few_rows_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ceilings by the index: a best size, one measured once, two rails tried in every night, a program."""
+    chance = random.Random(1)
+    past = History(tmp_path / "fuchs-csc")
+    sizes = ((65536, 5e9, 30), (4194304, 6.2e9, 30), (8388608, 6.7e9, 1))
+    records = []
+    for day in range(30):
+        made = [("rc_bw", size, level, {"ranks": "2"}) for size, level, nights in sizes if day < nights]
+        made += [
+            ("ud_bw", 65536, 5e9 + 1e9 * (rail == "mlx5_1"), {"device": rail})
+            for rail in ("mlx5_0", "mlx5_1")
+        ]
+        records += [
+            a_record(sample, day, platform="fuchs-csc", case=case, size=size, params=params,
+                     value=level * chance.gauss(1, 0.01), hosts=("n1", f"n{2 + sample}"))
+            for case, size, level, params in made for sample in range(3)
+        ]  # fmt: skip
+        for metric, unit, value in (("flops", "FLOP/s", 1e10 + day), ("time", "s", 60.0)):
+            records.append(
+                a_record(day=day, platform="fuchs-csc", benchmark="himeno", case="himeno", metric=metric,
+                         unit=unit, value=value, size=None, params={}, raw="himeno/out.log")
+            )  # fmt: skip
+    past.append(records)
+    every = past.points()
+    limits = read_platform(ROOT / "platforms/fuchs-csc/platform.toml")
+    expected = [ceiling for ceiling in find_ceilings(records, limits).ceilings if ceiling.share is not None]
+    read: list[str] = []
+
+    def counted(path: Path, header: Sequence[str], cells: Sequence[str]) -> Record:
+        record = record_of(path, header, cells)
+        read.append(record.case)
+        return record
+
+    monkeypatch.setattr("npc.records.history.record_of", counted)
+    ceilings, peaks = _shares(past, every, "fuchs-csc", set(every.keys))
+    assert [(c.name, c.value, c.share) for c in ceilings] == [(c.name, c.value, c.share) for c in expected]
+    assert [(peak.application.name, len(peak.application.runs)) for peak in peaks] == [("himeno", 30)]
+    assert Counter(read)["rc_bw"] == 3 * len(sizes), "one night of each series"
+    assert len(read) < len(records)
 
 
 def test_nights_are_steps_and_what_is_missing_is_a_gap() -> None:

@@ -434,6 +434,7 @@ def test_a_night_that_is_told_to_end_keeps_what_it_has_and_the_next_judges_it(tm
     assert by_hand.returncode == 1
     night = f"alone is being measured by process {stopped.process.pid} on {os.uname().nodename}, since "
     assert night in by_hand.stderr and "Traceback" not in by_hand.stderr
+    says_nothing_of_a_night_that_has_not_ended(machine)
     os.kill(stopped.process.pid, signal.SIGTERM)
     ended = stopped.wait(90)
     assert ended.returncode == 143
@@ -443,12 +444,24 @@ def test_a_night_that_is_told_to_end_keeps_what_it_has_and_the_next_judges_it(tm
     assert not cut.ended
     assert {record.run for record in machine.records()} == {cut.name}
     assert {record.status for record in machine.records()} == {"failed: interrupted by SIGTERM"}
+    assert f"left out: {cut.name}: this night has" in says_nothing_of_a_night_that_has_not_ended(machine)
     code, verdict = machine.night("--keep-runs", "0")
     assert (code, verdict["verdict"]) == (0, "PASS")
     assert f"the night {cut.name} was cut off: 0 records recovered, verdict MISSING" in verdict["notes"]
     accept_what_is_there(machine, verdict)
     left = {path.name for path in (tmp_path / "runs").iterdir()}
     assert left == {cut.name}, "the raw runs of the bad night stay, those of the good one go"
+
+
+def says_nothing_of_a_night_that_has_not_ended(machine: Machine) -> str:
+    """``npc night accept`` takes no state from it, ``npc night history`` has no verdict; its words."""
+    of_site = ["--platform", machine.platform, "--history", machine.history.parent]
+    refused = npc("night", "accept", *of_site, "--reason", "x")
+    assert refused.returncode == 1 and "its first night has not ended" in refused.stderr
+    assert not (machine.history / "accepted.jsonl").exists()
+    replayed = npc("night", "history", "--replay", *of_site)
+    assert (replayed.returncode, replayed.stdout) == (1, ""), replayed.stderr
+    return replayed.stderr
 
 
 def accept_what_is_there(machine: Machine, verdict: dict[str, Any]) -> None:

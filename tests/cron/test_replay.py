@@ -17,10 +17,12 @@ from npc.cron.commands.history import history, print_replay
 from npc.cron.judge import judge_last_night, replay
 from npc.cron.series import Panel, panel
 from npc.cron.verdict import NightVerdict
+from npc.files import read_lines
 from npc.machine.platform import Platform
 from npc.records.history import History, HistoryRow
 from npc.records.journal import Journal
 from npc.records.verdicts import Verdict
+from tests.lab.in_process import npc
 from tests.made.history import BEGUN, KEY, a_record
 
 NIGHTS = 36
@@ -99,6 +101,32 @@ def test_the_command_says_every_night_what_it_is_and_what_it_was_called_then(tmp
     night = verdicts["nights"][41]
     assert (night["run"], night["then"], night["counts"]["DEGRADED"]) == ("night41", "PASS", 1)
     assert night["series"][0]["value"] == 7e8 and not verdicts["nights"][0]["series"]
+
+
+def test_a_night_that_has_not_ended_is_no_state_to_accept_and_has_no_verdict_yet(tmp_path: Path) -> None:
+    """Its first records say less than all that it measures: here half of what is usual."""
+    past = History(tmp_path / "made")
+    past.append(a_record(0, t, value=1e9 * (1 + 0.01 * (t % 3)) / (2 if t >= 20 else 1)) for t in range(21))
+    journal = Journal(past.folder)
+    for t in range(19, 21):
+        journal.note(f"night{t}", "begun", folder=f"runs/{t}", words=[])
+    journal.note("night19", "ended", verdict="PASS")
+    platform = tmp_path / "platforms/made"
+    platform.mkdir(parents=True)
+    (platform / "platform.xml").write_text("<jube/>\n")
+    words: list[str | Path] = ["--platform", platform, "--history", tmp_path]
+    for command in ("--replay",), ("--replay", "--json"), ():
+        shown = npc("night", "history", *command, *words)
+        assert shown.stderr == "left out: night20: this night has not ended\n"
+        assert "night20" not in shown.stdout and (not command or "night19" in shown.stdout)
+    refused = npc("night", "accept", *words, "--reason", "x", "--night", "night20")
+    assert (refused.returncode, refused.stdout) == (1, "") and "night20 has not ended" in refused.stderr
+    assert npc("night", "accept", *words, "--reason", "as bought").returncode == 0
+    ((line, *_), _) = read_lines(past.folder / "accepted.jsonl")
+    assert line["baselines"][0]["value"] == pytest.approx(1e9, rel=0.02)
+    journal.note("night20", "ended", verdict="WATCH")
+    shown = npc("night", "history", "--replay", *words)
+    assert shown.stderr == "" and "night20  WATCH" in shown.stdout
 
 
 def test_a_loss_is_seen_though_likwid_rounds_to_another_size_from_then_on(tmp_path: Path) -> None:

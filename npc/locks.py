@@ -25,7 +25,7 @@ from typing import IO, Final, NamedTuple
 import msgspec
 
 from npc import processes
-from npc.files import parse_json, read_bytes
+from npc.files import naming, parse_json, read_bytes
 
 _NO_FLOCK: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 #: Between two looks at a lock that somebody else has (seconds).
@@ -103,8 +103,8 @@ def only_one(path: Path, limit_s: float = 0.0, wait_s: float = 0.0) -> Iterator[
         this = Holder(os.uname().nodename, own.pid, own.started, processes.boot(), now, until)
         stream.seek(0)
         stream.truncate()
-        stream.write(json.dumps(asdict(this)))
-        stream.flush()
+        with naming(path):  # not by the stream, which would try again when it is closed
+            os.write(stream.fileno(), json.dumps(asdict(this)).encode())
         try:
             yield Lock(died, stream.fileno())
         finally:

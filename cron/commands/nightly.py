@@ -24,7 +24,7 @@ from npc.cron.commands import (
     of_tags,
     rotation_of,
 )
-from npc.files import cannot_write
+from npc.files import cannot_write, naming
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,6 +171,8 @@ def _words(tags: Sequence[str], given: Sequence[str], file: Path | None) -> tupl
 
 def _write(history: Path, outcome: NightOutcome, drain: bool, textfile: Path | None, as_json: bool) -> None:
     """Write and print the verdict; drain whom it names, if that is wanted and the verdict is bad enough."""
+    from pathlib import Path
+
     from npc.columns import sentences
     from npc.cron import drain as draining
     from npc.cron.outputs import table
@@ -185,11 +187,10 @@ def _write(history: Path, outcome: NightOutcome, drain: bool, textfile: Path | N
             f"{node} was not drained: {problem}" if problem else f"{node} was drained: {reason}"
         )
     written = write_verdict(history, outcome.night, outcome.notes, outcome.matrix, textfile)
-    if as_json:
-        click.echo(to_text(written), nl=False)
-        return
     lines = [] if drain else [draining.drain_line(node, reason) for node, reason in nodes.items()]
-    click.echo(sentences(table(outcome.night, outcome.notes, outcome.matrix, lines)), nl=False)
+    text = to_text(written) if as_json else table(outcome.night, outcome.notes, outcome.matrix, lines)
+    with naming(Path("stdout")):
+        click.echo(text if as_json else sentences(text), nl=False)
 
 
 def _cannot_write(error: OSError, options: Options) -> str:

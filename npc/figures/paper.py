@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from npc.files import naming, replacing
+
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.figure import Figure
@@ -117,7 +119,8 @@ def lay_out(figure: Figure, margins: Margins) -> None:
 def write(figure: Figure, path: Path) -> None:
     """As ``figure.savefig``, which draws everything once more than it needs to.
 
-    Raises OSError, and ValueError for a suffix that Matplotlib does not know.
+    The file is whole, or as it was. Raises OSError, and ValueError for a suffix that Matplotlib does not
+    know.
     """
     from matplotlib.backend_bases import get_registered_canvas_class
 
@@ -126,7 +129,8 @@ def write(figure: Figure, path: Path) -> None:
     if backend is None:
         raise ValueError(f"a picture is .png, .svg or .pdf, not .{form}")
     print_as = getattr(backend(figure), f"print_{form}")
-    print_as(path, **({"metadata": {"Date": None}} if form == "svg" else {}))
+    with naming(path), replacing(path) as partial:
+        print_as(partial, **({"metadata": {"Date": None}} if form == "svg" else {}))
 
 
 def _height(drawn: Artist) -> float:

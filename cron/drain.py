@@ -11,7 +11,8 @@ from npc.records.verdicts import NightSuspect, PairMatrix, SlowSuspect
 
 
 def to_drain(night: NightVerdict, matrix: PairMatrix | None) -> dict[str, str]:
-    """Nodes that should get no jobs until somebody has looked at them, each with the reason.
+    """Nodes that should get no jobs until somebody has looked at them, each with the reason, the strongest
+    evidence first.
 
     They are those that the pairs of the suspects name, where these could be measured, else those that the
     history names.
@@ -19,13 +20,16 @@ def to_drain(night: NightVerdict, matrix: PairMatrix | None) -> dict[str, str]:
     suspects: Sequence[SlowSuspect | NightSuspect] = [suspect for suspect in night.suspects if suspect.named]
     if matrix and not matrix.problem:
         suspects = matrix.slow
-    nodes = (suspect for suspect in reversed(suspects) if suspect.kind == "node")
-    return {node.name: f"NPC {night.run}: {_how(node)}" for node in nodes}  # the strongest evidence counts
+    reasons: dict[str, str] = {}
+    for suspect in suspects:
+        if suspect.kind == "node":
+            reasons.setdefault(suspect.name, f"NPC {night.run}: {_how(suspect)}")
+    return reasons
 
 
 def _how(suspect: SlowSuspect | NightSuspect) -> str:
     if suspect.slowdown is None:
-        return "does not answer"
+        return "fails" if isinstance(suspect, NightSuspect) else "does not answer"
     return f"{suspect.slowdown:.0%} slower" + (f" as {suspect.role}" if suspect.role else "")
 
 

@@ -63,7 +63,7 @@ def _suspect(
         nodes=(name,),
         benchmarks=tuple(dict.fromkeys(attempt.benchmark for _, attempt in own)),
         since=runs[0],
-        evidence=f"there in {len(own)} of {len(failures)} failures, failed in {len(own)} of {total} attempts",
+        evidence=f"{len(own)} of its {total} attempts failed, of {len(failures)} failures on all nodes",
         chance=chance,
         score=score,
         named=chance <= false_name and not rivals,

@@ -62,7 +62,7 @@ def table(
         if len(reasons) > REASONS:
             lines += [f"{benchmark}: and {len(reasons) - REASONS} more reasons, in verdict.json"]
     lines += [f"note: {note}" for note in notes]
-    lines += [f"to drain it: {line}" for line in drain]
+    lines += [f"to drain: {line}" for line in drain]
     if unusual:
         lines += [f"rule: {rule}" for rule in night.rule]
     while not lines[-1]:
@@ -75,8 +75,10 @@ def _headline(night: NightVerdict) -> str:
 
 
 def _counts(night: NightVerdict) -> str:
-    counts = (f"{number} {name}" for name, number in reversed(night.counts.items()) if number)
-    return ", ".join(counts) or "no series"
+    counts = ", ".join(f"{number} {name}" for name, number in reversed(night.counts.items()) if number)
+    if not counts:
+        return "no series"
+    return counts if night.counts[night.verdict.name] else f"series: {counts}"
 
 
 def _blamed(night: NightVerdict) -> str:

@@ -17,6 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npc.cron import retention
+from npc.cron.commands import chosen
+from npc.cron.commands.nightly import _words, nightly
 from npc.cron.nightly import NightRun, Options
 from npc.cron.retention import prunable
 from npc.cron.schedule import blocks, script_text, systemd_units, with_block, without_block
@@ -317,6 +319,16 @@ def test_files_that_cannot_be_used_are_said_before_anything_is_measured(tmp_path
     ended = npc(*words)
     assert (ended.returncode, ended.stdout) == (1, "") and "accepted.jsonl:1: no acceptance" in ended.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_benchmark_given_as_one_word_is_two_for_whoever_plans_the_night() -> None:
+    planned = set()
+    for line in (["--benchmark=stream"], ["--benchmark", "stream"]):
+        given = nightly.make_context("run", line).params
+        *_, file, _ = chosen(given["platform"], (), (), given["benchmark"])
+        planned.add(_words(given["tags"], given["given"], file))
+    (words,) = planned
+    assert words[0] == "--benchmark" and Path(words[1]).is_relative_to(ROOT / "benchmarks/stream")
 
 
 # -- a whole night -------------------------------------------------------------------------------------

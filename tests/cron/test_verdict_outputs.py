@@ -69,7 +69,7 @@ def test_the_table_names_the_bad_series_and_the_node() -> None:
         assert cell in row
     assert "worse in two of" in row and "three nights" in row
     assert "tcp_lat" not in text, "what is as always is counted only"
-    assert "note: a note" in lines and "to drain it: scontrol …" in lines and lines[-1] == "rule: the rule"
+    assert "note: a note" in lines and "to drain: scontrol …" in lines and lines[-1] == "rule: the rule"
 
 
 def test_prometheus_never_finds_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,7 @@ def test_prometheus_reads_what_is_no_text(tmp_path: Path) -> None:
 def test_a_lost_node_is_the_first_line_and_fails_the_night() -> None:
     judged = with_lost(night(GOOD), {"n2": "Connection timed out"})
     assert (judged.verdict, judged.exit_code) == (Verdict.MISSING, 11)
-    first = "lab, night 20261121T023000Z: MISSING (1 PASS); lost node n2: Connection timed out"
+    first = "lab, night 20261121T023000Z: MISSING (series: 1 PASS); lost node n2: Connection timed out"
     assert table(judged).splitlines()[0] == first
     assert with_confirmed(judged, ()).verdict is Verdict.MISSING
     assert with_lost(night(BAD), {"n2": "down*"}).verdict is Verdict.DEGRADED, "the worst counts"
@@ -275,6 +275,11 @@ def test_the_matrix_decides_whom_to_drain_and_without_one_the_history_does() -> 
     assert to_drain(judged, None) == {"n3": "NPC 20261121T023000Z: 70% slower"}
     pairs = PairMatrix(nodes=("n1", "n3"), suspects=("n3",), problem="5 nodes at least")
     assert set(to_drain(judged, pairs)) == {"n3"}
+    fails = replace(N3, name="n4", slowdown=None)
+    reasons = to_drain(night(BAD, suspects=(N3, fails, replace(N3, slowdown=0.1))), None)
+    assert list(reasons.items()) == [
+        ("n3", "NPC 20261121T023000Z: 70% slower"), ("n4", "NPC 20261121T023000Z: fails")
+    ]  # fmt: skip
     innocent = PairMatrix(nodes=("n1", "n3"), suspects=("n3",), pairs=9)
     assert to_drain(judged, innocent) == {}
     n1 = SlowSuspect(kind="node", name="n1", nodes=("n1",), slowdown=None, evidence="", series="")

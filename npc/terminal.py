@@ -90,6 +90,9 @@ class _GuardedStream:
         if getattr(stream, "encoding", None) in ("ascii", "ANSI_X3.4-1968", "US-ASCII", "us-ascii"):
             # click would go round it to write more than ASCII
             stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[attr-defined]
+        elif getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
+            # a pipe to cron's mail: what its locale has no character for must not end a night
+            stream.reconfigure(errors="backslashreplace")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)

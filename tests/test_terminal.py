@@ -80,6 +80,20 @@ def test_names_in_errors_do_not_steer_the_terminal(tmp_path: Path, arguments: tu
     assert not steers(piped.stderr)
 
 
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [("utf-8", "8.2 σ \\udcff\n"), ("latin-1", "8.2 \\u03c3 \\udcff\n"), ("ascii", "8.2 σ ?\n")],
+)
+def test_what_a_pipe_s_encoding_does_not_have_ends_no_command(encoding: str, shown: str) -> None:
+    """Cron mails a night's table in whatever locale it was started."""
+    script = "from npc.terminal import guard; guard(); print('8.2 \\u03c3 \\udcff')"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.decode()) == (0, shown), done.stderr
+
+
 @pytest.mark.slow
 def test_a_folder_and_its_records_do_not_steer_the_terminal(tmp_path: Path) -> None:
     folder = tmp_path / f"run{EVIL}"

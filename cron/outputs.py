@@ -62,7 +62,7 @@ def table(
         if len(reasons) > REASONS:
             lines += [f"{benchmark}: and {len(reasons) - REASONS} more reasons, in verdict.json"]
     lines += [f"note: {note}" for note in notes]
-    lines += [f"to drain: {line}" for line in drain]
+    lines += ["to drain:", *(f"  {line}" for line in drain)] if drain else []
     if unusual:
         lines += [f"rule: {rule}" for rule in night.rule]
     while not lines[-1]:
@@ -148,13 +148,13 @@ _COLUMNS: Final[Sequence[Column[SeriesVerdict]]] = (
 def _suspect(suspect: NightSuspect) -> str:
     what = "to blame" if suspect.named else "perhaps"
     if suspect.slowdown is None:
-        by = "fails"
+        by = " fails"
     else:
         interval = between(suspect.low, suspect.high, "{:.1%}".format, " [{}, {}]")
-        by = f"{suspect.slowdown:.1%} worse{interval}"
+        by = f", {suspect.slowdown:.1%} worse{interval}"
     rivals = f"; or {', '.join(suspect.rivals)}" if suspect.rivals else ""
     since = f" since {suspect.since}" if suspect.since else ""
-    return f"{what}: {suspect.whom}  {by}{since}  {suspect.evidence}{rivals}"
+    return f"{what}: {suspect.whom}{by}{since}: {suspect.evidence}{rivals}"
 
 
 # -- for CI --------------------------------------------------------------------------------------------

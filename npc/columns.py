@@ -19,7 +19,7 @@ _LEAST_LAST: Final = 22
 _MOST_LINES: Final = 3
 #: What a sentence is continued behind: ``  why: ``, ``1. ``, or spaces.
 _LABEL: Final = re.compile(r" *(?:\w+: +|\d+\. )?")
-_TYPED: Final = re.compile(r" +(?:npc|npb|jube|mpirun|srun|make|[A-Z]\w+=)")
+_TYPED: Final = re.compile(r" +(?:npc|npb|jube|mpirun|scontrol|srun|make|[A-Z]\w+=)")
 #: Between words; a number stays with its unit, and an interval whole.
 _BETWEEN: Final = re.compile(r"(?<!\d)(?<!\d,) +|(?<=\d) +(?=[a-z]{3}|[\[(…–])")
 
@@ -51,10 +51,14 @@ def columns(
 
 def sentences(text: str) -> str:
     """A text whose lines fit the terminal: what continues a line stands below what follows its label. Lines
-    to be typed stay as they are, and so does all of it where stdout is no terminal: programs read it."""
+    that fit, as those of `columns`, and lines to be typed stay as they are, and so does all of it where
+    stdout is no terminal: programs read it."""
     if not sys.stdout.isatty():
         return text
-    return "\n".join(line if _TYPED.match(line) else _sentence(line) for line in text.split("\n"))
+    room = _room()
+    return "\n".join(
+        line if len(line) <= room or _TYPED.match(line) else _sentence(line) for line in text.split("\n")
+    )
 
 
 def _sentence(line: str) -> str:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from npc.columns import sentences
 from npc.cron.drain import drain_line, to_drain
 from npc.cron.judge import with_confirmed, with_lost
 from npc.cron.matrix import chosen, part_of, too_few
@@ -69,7 +70,11 @@ def test_the_table_names_the_bad_series_and_the_node() -> None:
         assert cell in row
     assert "worse in two of" in row and "three nights" in row
     assert "tcp_lat" not in text, "what is as always is counted only"
-    assert "note: a note" in lines and "to drain: scontrol …" in lines and lines[-1] == "rule: the rule"
+    assert (
+        "note: a note" in lines
+        and lines[-3:-1] == ["to drain:", "  scontrol …"]
+        and lines[-1] == "rule: the rule"
+    )
 
 
 def test_prometheus_never_finds_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,6 +213,14 @@ def test_a_row_that_is_folded_stands_in_lines_of_text(columns: int, monkeypatch:
     key = KEY._replace(params=json.dumps({"tool": "a long parameter", "words": own, "interface": "ib0"}))
     reason = f"worse in two of three nights {own}, which is a long reason for a long line that is folded"
     judged = night(replace(BAD, key=key, reason=reason), suspects=(replace(N3, evidence=own),))
+    drain = drain_line("n3", f"NPC {judged.run}: 70% slower, " + "x" * 90)
+    shown = table(judged, drain=[drain])
+    with monkeypatch.context() as terminal:
+        terminal.setattr("sys.stdout.isatty", lambda: True)
+        on_terminal = sentences(shown)
+    assert f"\n  {drain}\n" in on_terminal, "to be copied"
+    rows = "verdict" + shown.partition("\nverdict")[2].partition("\n\n")[0]
+    assert "DEGRADED" in rows and rows in on_terminal, "a table stays one"
     printed = table(judged, ["slurmd said:\n\tgone\udcff\x1b[2J", own])
     lines = printed.split("\n")
     assert max(len(line) for line in lines if line.startswith(("DEGRADED", " "))) <= columns

@@ -130,7 +130,7 @@ class NightAttempts(Mapping[str, Sequence[BenchmarkAttempt]]):
 
     def __init__(self, rows: HistoryColumns) -> None:
         self._rows = rows
-        self._order = stable_order(rows.run.astype(np.int64))
+        self._order = stable_order(rows.run).astype(np.int32)  # it is held as long as the rows
         self._begins = np.append(0, np.cumsum(np.bincount(rows.run, minlength=len(rows.runs))))
         self._numbers = {run: number for number, run in enumerate(rows.runs)}
         self._of = lru_cache(maxsize=2**4)(self._attempts)

@@ -108,6 +108,10 @@ class PlacedCases:
         self.first_host: Integers = numbers[begins[:-1]]
         #: By group of hosts, how many it has.
         self.host_count: Integers = np.diff(begins)
+        # Of its type, for else all nights would be copied to be searched.
+        nights = np.arange(len(panel.runs) + 1, dtype=self.medians.night.dtype)
+        #: By night, where its medians begin; then their end.
+        self._begins = self.medians.night.searchsorted(nights)
         #: Cases × hosts × devices: whether a night measured that by itself.
         self.alone: Booleans = np.zeros((len(cases), len(self.medians.names), len(devices)), dtype=bool)
         #: By case, whether a night measured it on several hosts together.
@@ -133,7 +137,7 @@ class PlacedCases:
     def _of_night(self, number: int) -> tuple[Integers, Integers, Floats, Booleans]:
         """Of the medians of a night that are judged: series, place, logarithm, and whether disturbed."""
         medians = self.medians
-        rows = slice(*medians.night.searchsorted([number, number + 1]))
+        rows = slice(self._begins[number], self._begins[number + 1])
         series, place = (numbers[rows].astype(np.intp) for numbers in (medians.series, medians.place))
         judged = self.case_of_series[series] >= 0
         values, disturbed = medians.logarithm[rows][judged], medians.disturbed[rows][judged]

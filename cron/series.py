@@ -122,11 +122,13 @@ class PlacedMedians:
         night = np.concatenate([placed.night for placed in of_series])
         order = stable_order(night)
         series = np.arange(len(keys), dtype=np.int32).repeat([len(placed.night) for placed in of_series])
+        # The largest first, while the others are not there yet.
+        logarithm = np.concatenate([placed.logarithm for placed in of_series])[order]
         return cls(
             series[order],
             night[order],
             np.concatenate(at)[order],
-            np.concatenate([placed.logarithm for placed in of_series])[order],
+            logarithm,
             np.concatenate([placed.disturbed for placed in of_series])[order],
             tuple(number),
         )

@@ -149,7 +149,7 @@ class HistoryColumns:
         """The text of a number in `time`, ISO 8601."""
         return time_text(time) if self.texts is None else self.texts[time]
 
-    def take(self, rows: Booleans | Integers | slice) -> HistoryColumns:
+    def take(self, rows: Booleans | Integers | NDArray[np.int32] | slice) -> HistoryColumns:
         """Some of the rows."""
         return replace(
             self, series=self.series[rows], run=self.run[rows], place=self.place[rows],

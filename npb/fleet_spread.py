@@ -21,6 +21,7 @@ import numpy as np
 
 from npc.statistics.localiser import MIN_READINGS
 from npc.statistics.mixture import MIN_NOISE, quantiles, robust_spread
+from npc.statistics.spread import KnownSpread, centres_and_deviations
 
 if TYPE_CHECKING:
     from npc.machine.fabric import GroupMembers
@@ -35,9 +36,9 @@ BEYOND: Final = 4.2
 _FEW_NODES: Final = 4.0
 #: …and at least so many times as far from the median.
 _TIMES: Final = 2.0
-#: τ of a fleet before any of its nodes is seen, the widest one published, and how many nodes that counts for.
-KNOWN_SPREAD: Final = 0.017
-_KNOWN_NODES: Final = 8
+#: τ of a fleet before any of its nodes is seen, the widest one published. It counts for more nodes than at
+#: night (`npc.statistics.fleet`): nobody's past shows here that it always was in a small fleet's slow tail.
+KNOWN_SPREAD: Final = KnownSpread(0.017, 8)
 #: Nodes differ where their levels vary by so many times what noise explains; less than that is considered
 #: with the noise (`npc.statistics.localiser.node_spread`).
 _MORE_THAN_NOISE: Final = 1.4
@@ -122,8 +123,8 @@ def spread_of(level: Floats, error: Floats) -> Spread:
     """What lies beyond the spread of a fleet, found in its own levels.
 
     The slowest k stand apart where the gap between them and the next one is too wide for the rest. Of all
-    such k the largest is taken: bad nodes neither hide each other nor widen what is usual. τ² is the mean
-    square of the levels of the rest or of its slow half, whichever is more, less what noise gives to it.
+    such k the largest is taken: bad nodes neither hide each other nor widen what is usual. τ is that of the
+    rest (`npc.statistics.spread`), less what noise gives to it.
 
     level, error: by node, in log units; NaN where nothing is known.
     """
@@ -135,13 +136,16 @@ def spread_of(level: Floats, error: Floats) -> Spread:
     order = known[np.argsort(level[known], kind="stable")]
     slowness = -level[order]
     for k in range(max(int(MOST_BEYOND * len(order)), 1), 0, -1):
-        rest = slowness[k:] - np.median(slowness[k:])
-        if slowness[k - 1] - slowness[k] > _widest_gap(_variance(rest), len(rest), rest[0]):
+        slowest, gap = slowness[k] - np.median(slowness[k:]), slowness[k - 1] - slowness[k]
+        # Most gaps are narrower than that, and τ takes longer.
+        if gap <= (_TIMES - 1) * slowest:
+            continue
+        if gap > _widest_gap(_variance(slowness[k:]), len(slowness) - k, slowest):
             apart[order[:k]] = True
             break
     rest = -level[~apart & ~np.isnan(level)]
     middle = float(np.median(rest))
-    variance, noise = _variance(rest - middle), float(np.median(error[known] ** 2))
+    variance, noise = _variance(rest), float(np.median(error[known] ** 2))
     of_middle = robust_spread(rest)[1] ** 2
     # The standard error of a variance by the median absolute deviation is 2.33/√n of it. Where the middle
     # of the fleet differs by no more than noise, its nodes are equal: a slow tail is bad nodes or noise.
@@ -159,17 +163,16 @@ def spread_of(level: Floats, error: Floats) -> Spread:
 
 
 def _variance(slowness: Floats) -> float:
-    """Of levels relative to their median: the mean square, or that of the slow half where this is more."""
-    slow = slowness[slowness > 0]
-    return max(float(np.mean(slowness**2)), float(np.mean(slow**2)) if len(slow) else 0.0)
+    """Of the levels of nodes, with their noise."""
+    return float(centres_and_deviations(-slowness[None])[1][0]) ** 2
 
 
 def _widest_gap(variance: float, count: int, slowest: float) -> float:
     """How far a healthy node may lie from the slowest of `count` others, in log units. variance: τ² of these;
     slowest: how far the slowest of them lies from their median."""
-    number = count - 1 + _KNOWN_NODES
-    tau = math.sqrt(((count - 1) * variance + _KNOWN_NODES * KNOWN_SPREAD**2) / number)
-    return max(BEYOND * (1 + _FEW_NODES / number) * tau, (_TIMES - 1) * slowest)
+    tau = float(KNOWN_SPREAD.with_members(variance, count - 1))
+    few = _FEW_NODES / (count - 1 + KNOWN_SPREAD.members)
+    return max(BEYOND * (1 + few) * tau, (_TIMES - 1) * slowest)
 
 
 class FleetSpread:

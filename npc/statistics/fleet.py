@@ -22,6 +22,7 @@ import numpy as np
 
 from npc.statistics.arrays import Booleans, Floats, Integers
 from npc.statistics.distributions import normal_quantile, normal_score
+from npc.statistics.spread import KnownSpread, centres_and_deviations, medians
 
 #: How many last readings are compared with those before.
 LENGTHS: Final = (2, 3, 5, 8, 14)
@@ -30,12 +31,8 @@ FALSE_NIGHT: Final = 0.003
 #: The least step, in log units; a step below `LARGE` must also lead below what is usual in the fleet.
 LEAST: Final = 0.02
 LARGE: Final = 0.04
-#: τ as it was measured of other fleets (GEMM on the GPUs of Frontier and Perlmutter: 1.7 and 1.1 %), and how
-#: many members it counts for: a small fleet cannot say by how much its members differ.
-USUAL_SPREAD: Final = 0.015
-OTHER_MEMBERS: Final = 4
-#: The slow tail widens τ so many times at most: all devices of a bad node together are no tail.
-LONGEST_TAIL: Final = 2.0
+#: τ as it was measured of other fleets: GEMM on the GPUs of Frontier and Perlmutter, 1.7 and 1.1 %.
+USUAL_SPREAD: Final = KnownSpread(0.015, 4)
 #: A night's common part is known from so many members at least.
 MIN_NIGHT: Final = 3
 #: The least σ: no benchmark repeats better. And what it is taken for before any reading was repeated.
@@ -276,11 +273,7 @@ class FleetWatch:
         )
 
     def _fleet(self) -> _Fleet:
-        """What is known of all members together, by case.
-
-        τ is by the middle of the members or by their slow tail, whichever is more, less the noise of their
-        means; a few bad members move the middle hardly, and the tail no further than `LONGEST_TAIL`.
-        """
+        """What is known of all members together, by case; τ is less the noise of their means."""
         sigma = self._sigma()
         known = self._count > 0
         number = known.sum(axis=1)
@@ -291,16 +284,10 @@ class FleetWatch:
         phi = np.where(there, phi, 0.0)
         mean = np.where(known, self._sum / np.maximum(self._count, 1), np.nan)
         mean[number == 0] = 0.0
-        centre = _medians(mean)
-        off = np.sort(mean - centre[:, None], axis=1)  # NaN last
-        share = np.maximum(0.05, np.minimum(2 / np.maximum(number, 1), 0.25))
-        place = np.minimum((share * number).astype(np.intp), off.shape[1] - 1)
-        tail = -np.take_along_axis(off, place[:, None], axis=1)[:, 0] / _normal_quantiles(share)
-        middle = 1.4826 * _medians(np.abs(off))
-        wide = np.fmax(middle, np.minimum(tail, LONGEST_TAIL * middle))
+        centre, wide = centres_and_deviations(mean)
         noise = known * sigma[:, None] ** 2 / np.maximum(_worth(self._count, phi[:, None]), 1e-9)
         square = np.maximum(wide**2 - noise.sum(axis=1) / np.maximum(number, 1), 0.0)
-        spread = np.sqrt((number * square + OTHER_MEMBERS * USUAL_SPREAD**2) / (number + OTHER_MEMBERS))
+        spread = USUAL_SPREAD.with_members(square, number)
         return _Fleet(sigma, phi, spread, centre, self._weight * (1 - phi) / (1 + phi))
 
     def _sigma(self) -> Floats:
@@ -315,7 +302,7 @@ class FleetWatch:
         """
         number = (~np.isnan(off)).sum(axis=1)
         enough = number >= MIN_NIGHT
-        middle = np.where(enough, _medians(off), 0.0)
+        middle = np.where(enough, medians(off), 0.0)
         # The variance of a median.
         by_noise = 1.57 * np.nansum(variance, axis=1) / np.maximum(number, 1) ** 2
         # What is far beyond a median's noise is this night's own, whatever the nights before were.
@@ -332,7 +319,7 @@ class FleetWatch:
         scaled = np.where(known, innovation / np.sqrt(1 + 1 / np.maximum(self._count, 1)), np.nan)
         number = known.sum(axis=1)
         if (new := self._weight <= 0).any():
-            start = 1.4826 * np.nan_to_num(_medians(np.abs(scaled)))
+            start = 1.4826 * np.nan_to_num(medians(np.abs(scaled)))
             sigma = np.where(new, np.maximum(start, MIN_NOISE), sigma)
         limit = CAP * sigma[:, None]
         scaled = np.clip(scaled, -limit, limit)
@@ -579,15 +566,6 @@ def _share_of_middle(phi: Floats, length: int) -> Floats:
     return share
 
 
-def _medians(values: Floats) -> Floats:
-    """The median of each row of values that are no NaN; NaN of none. A sort takes a tenth of the time of
-    `numpy.nanmedian`, which goes row by row."""
-    count = values.shape[1] - np.isnan(values).sum(axis=1)
-    both = np.maximum(np.stack([count - 1, count], axis=1) // 2, 0)
-    medians: Floats = np.take_along_axis(np.sort(values, axis=1), both, axis=1).sum(axis=1) / 2
-    return medians
-
-
 def _middle(last: Floats) -> Floats:
     """Of two readings the better one, for one bad night decides nothing; else their median. First axis."""
     middle: Floats = last.max(axis=0) if len(last) == 2 else np.median(last, axis=0)
@@ -625,8 +603,3 @@ def _by_freedom(score: Floats, freedom: Floats) -> Floats:
     result = np.array(score)
     result[high] = np.sign(score[high]) * normal_score(np.abs(score[high]), freedom[high])
     return result
-
-
-def _normal_quantiles(shares: Floats) -> Floats:
-    different, place = np.unique(shares, return_inverse=True)
-    return np.array([normal_quantile(share) for share in different.tolist()])[place]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from npc.cron.fleet_nights import fleet_after
+from npc.cron.series import panel
 from npc.records.verdicts import Verdict
 from tests.lab import in_process
 from tests.made.fleets import OLD_LOSS, ONSET, Fleet, FleetHistory, fleet_history, node_name, write_csv
@@ -59,3 +62,17 @@ def test_who_becomes_slow_is_named_in_time_and_who_always_was_never(tmp_path: Pa
     after = nights[len(before) :]
     assert {name for night in after for name in named(night)} == {slow}
     assert {(exit_code(night), *named(night)) for night in after[2:]} == {(DEGRADED, slow)}
+
+
+def test_nights_of_a_fleet_take_little_memory_beside_their_readings() -> None:
+    """A year of a thousand nodes has five million rows: nothing may be made of all of them at once."""
+    history = fleet_history(Fleet(nodes=50, nights=120, cases=6), "healthy", seed=1)
+    rows, nights = len(history.rows), panel(history.rows)
+    fleet_after(panel(history.rows[:300]))  # what is loaded once
+    tracemalloc.start()
+    try:
+        fleet_after(nights)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 60 * rows

@@ -163,7 +163,7 @@ def out_of_service(hosts: Iterable[str]) -> dict[str, str]:
 def idle_nodes(hosts: Collection[str]) -> list[str]:
     """Nodes that are idle now, without these hosts; none where Slurm does not answer."""
     with contextlib.suppress(SchedulerUnavailable, FileNotFoundError):
-        names = (name for name, node in slurm.nodes().items() if node.state == "idle")
+        names = (name for name, node in slurm.nodes().items() if node.idle)
         return sorted(set(names).difference(hosts), key=natural)
     return []
 

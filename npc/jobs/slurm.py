@@ -37,8 +37,9 @@ _COLUMNS: Final = (
     ("JobArrayID", 40), ("State", 20), ("Reason", 80), ("exit_code", 12), ("NodeList", 250),
     ("TimeUsed", 20), ("TimeLimit", 20), ("RestartCnt", 12), ("SubmitTime", 24),
 )  # fmt: skip
-#: States of nodes on which no job will start before somebody, or a reboot, has put them back.
-_NO_JOBS: Final = re.compile(r"(?:down|drain|fail|error|inval|future|unknown|reboot)")
+#: States, and signs behind them, of nodes on which no job starts before somebody, a reboot or the end of a
+#: reservation gives them back.
+_NO_JOBS: Final = re.compile(r"(?:down|drain|error|fail|future|inval|maint|reboot|reserved|unknown)|.*[*$@^]")
 _SACCT: Final = ("JobID", "State", "Reason", "ExitCode", "NodeList", "Elapsed", "Timelimit", "Submit")
 _ISO: Final = "%Y-%m-%dT%H:%M:%S"
 #: Variables that would change what is shown, and how.
@@ -62,12 +63,13 @@ class SlurmNode(NamedTuple):
 
     @property
     def takes_jobs(self) -> bool:
-        """Whether a job may start on it, now or when others have ended."""
-        return not self.dead and _NO_JOBS.match(self.state) is None
+        """Whether a job without a reservation may start on it: now, when others have ended, or when it is
+        awake (``~``, ``#``, ``%``: power saving)."""
+        return _NO_JOBS.match(self.state) is None
 
     @property
     def idle(self) -> bool:
-        """Whether a job may start on it at once: it runs none, is awake and not reserved."""
+        """Whether a job may start on it at once: it runs none, is awake, and planned for nobody."""
         return self.state == "idle"
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npc.jobs.scheduler import Job
-from npc.jobs.slurm import ask, parse_sacct, parse_squeue
+from npc.jobs.slurm import SlurmNode, ask, parse_sacct, parse_squeue
 from tests.captured import text_of
 from tests.lab.jube_job import NPC
 
@@ -181,3 +181,24 @@ def test_a_job_out_of_memory_replayed_because_it_takes_memory_cgroups(tmp_path: 
     (row,) = json.loads(ended.stdout)["workpackages"]
     assert row["state"] == "failed"
     assert row["reason"] == "failed: job 1 ran out of memory on n1; last words: filled 3 of 9 arrays"
+
+
+#: sinfo(1), "NODE STATE CODES": in long words with the sign behind, and what each means for a job.
+@pytest.mark.parametrize(
+    ("states", "dead", "takes_jobs", "idle"),
+    [
+        ("idle", False, True, True),
+        ("allocated mixed allocated+ completing planned idle- blocked npc", False, True, False),
+        ("idle~ idle# idle! idle% mixed# powered_down powering_down powering_up", False, True, False),
+        ("drained draining drained~ fail failing error future inval unknown", False, False, False),
+        ("maint maint~ idle$ allocated$ reserved", False, False, False),
+        ("reboot_issued reboot_requested idle@ mixed@ idle^", False, False, False),
+        ("down down~ down$ down* idle* allocated* maint* drained*", True, False, False),
+    ],
+)
+def test_what_the_state_of_a_node_means_for_a_job(
+    states: str, dead: bool, takes_jobs: bool, idle: bool
+) -> None:
+    for state in states.split():
+        node = SlurmNode("n1", state)
+        assert (node.dead, node.takes_jobs, node.idle) == (dead, takes_jobs, idle), state

@@ -31,6 +31,11 @@ def submitted(text: str, submits: str) -> tuple[JobId, str] | None:
     return (names[-1], "") if names else None
 
 
+def submit_limit(text: str) -> str:
+    """Always empty: Flux takes jobs beyond its limits, and lets them wait."""
+    return ""
+
+
 def parse_jobs(text: str) -> dict[JobId, Job]:
     """Jobs by identifier, of what ``flux jobs --json`` prints: of one job asked for alone, its object; of
     several, a list. Raises `SchedulerUnavailable` for what is none."""

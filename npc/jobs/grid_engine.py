@@ -26,6 +26,8 @@ SETTLE_S: Final = 20.0
 #: Variables with default options.
 _UNWANTED: Final = ("SGE_LONG_", "SGE_QSTAT", "SGE_SINGLE_LINE")
 _SUBMITTED: Final = re.compile(r"^Your job(?:-array)? (\d{1,10})(?:\.\S+)? \(", re.M)
+#: sge_conf(5), max_jobs and max_u_jobs.
+_REFUSED: Final = re.compile(r"\bjob rejected: (only \d+ jobs are allowed per .*?)\.?\s*$", re.M)
 #: sge_status(5): a limit of the job, by the queue master or the node's daemon.
 #: As Univa's qacct writes a moment.
 _UNIVA: Final = "%m/%d/%Y %H:%M:%S.%f"
@@ -36,6 +38,12 @@ def submitted(text: str, submits: str) -> tuple[JobId, str] | None:
     """The last job that qsub named."""
     numbers = _SUBMITTED.findall(text)
     return (int(numbers[-1]), "") if numbers else None
+
+
+def submit_limit(text: str) -> str:
+    """See `npc.jobs.scheduler.Scheduler.submit_limit`."""
+    limits: list[str] = _REFUSED.findall(text)
+    return limits[-1] if limits else ""
 
 
 def parse_qstat(text: str, now: datetime) -> dict[JobId, Job]:

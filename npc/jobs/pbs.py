@@ -30,6 +30,11 @@ COMMANDS: Final = ("qstat", "qdel")
 GONE: Final = "PBS no longer knows job {}, and it left no word of its end"
 SETTLE_S: Final = 0.0
 _SUBMITTED: Final = re.compile(r"^(\d+(?:\[\])?\.[A-Za-z0-9][\w.-]*)\s*$", re.M)
+#: Of OpenPBS and PBS Professional (limits of server and queue: max_queued, max_queued_res); of Torque
+#: (max_queuable, max_user_queuable).
+_REFUSED: Final = re.compile(
+    r"^qsub: .*?(would exceed .*\blimit\b.*|Maximum number of jobs already in .*?)\)?\s*$", re.M
+)
 _PENDING: Final = "QHWTM"
 #: pbs_ifl.h, JOB_EXEC_KILL_…: by the node's daemon, over a limit.
 _KILLED: Final = {-26: "OUT_OF_MEMORY", -27: "OUT_OF_MEMORY", -28: "TIMEOUT", -29: "TIMEOUT"}
@@ -42,6 +47,12 @@ def submitted(text: str, submits: str) -> tuple[JobId, str] | None:
     """The last job that qsub named: its identifier alone on a line, which elsewhere may mean anything."""
     names = _SUBMITTED.findall(text) if re.search(r"\bqsub\b", submits) else []
     return (names[-1], "") if names else None
+
+
+def submit_limit(text: str) -> str:
+    """See `npc.jobs.scheduler.Scheduler.submit_limit`."""
+    limits: list[str] = _REFUSED.findall(text)
+    return limits[-1] if limits else ""
 
 
 def parse_json(text: str) -> dict[JobId, Job]:

@@ -43,7 +43,7 @@ class WorkpackageRow:
 
 def row_of(workpackage: Workpackage, job: Job | None = None) -> WorkpackageRow:
     """The row of a workpackage, with what the batch system said last of its job."""
-    state, note = workpackage.state(), ""
+    state, note = workpackage.state(), workpackage.submit_limit
     named = workpackage.batch_job()
     if state == "failed":
         note = workpackage.reason()

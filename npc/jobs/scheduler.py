@@ -142,6 +142,10 @@ class Scheduler(Protocol):
         """The last job, and its cluster, that the output of a submission names; `submits` is the command
         line of this, with which some outputs mean something alone."""
 
+    def submit_limit(self, text: str) -> str:
+        """Which limit on jobs in its queue the last refusal in this output of a submission names, in its own
+        words; empty where it names another reason, or nothing was refused."""
+
     def ask(
         self, ids: Collection[JobId], cluster: str = "", stopped: Callable[[], bool] = lambda: False
     ) -> dict[JobId, Job]:

@@ -24,6 +24,11 @@ SETTLE_S: Final = 0.0
 _SUBMITTED: Final = re.compile(
     r"Submitted batch job (\d{1,10})(?!\d)(?: on cluster (\S+))?|^(\d{1,10})(?:;(\S+))?\s*$", re.M
 )
+#: What sbatch says of a job that was refused: a line with the limit's name, where slurmctld sends it, then one
+#: in general words, which are the same for limits on submitted jobs and on the size of one.
+_REFUSED: Final = re.compile(
+    r"(?:\b((?:Assoc|QOS)\w*Limit)\s+(?:\S+ error: )?)?\bBatch job submission failed: (.*)"
+)
 #: Reasons to pend that no passing of time lifts, only a change of the job or of the cluster. Others may
 #: still change by themselves (Resources, Priority, BeginTime, ReqNodeNotAvail, Assoc…Grp… limits) or wait for
 #: a person who may come (JobHeldUser, JobHeldAdmin, PartitionDown).
@@ -85,6 +90,12 @@ def submitted(text: str, submits: str) -> tuple[JobId, str] | None:
         elif "sbatch" in submits:  # elsewhere a line with a number may mean anything
             job = int(bare), its_cluster
     return job
+
+
+def submit_limit(text: str) -> str:
+    """See `npc.jobs.scheduler.Scheduler.submit_limit`."""
+    name, words = (_REFUSED.findall(text) or [("", "")])[-1]
+    return name if "SubmitJob" in name else words.strip() if not name and "job submit limit" in words else ""
 
 
 def parse_squeue(text: str) -> dict[JobId, Job]:

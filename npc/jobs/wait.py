@@ -102,6 +102,10 @@ class RunWait:
     _never: dict[int, int] = field(default_factory=dict)
     #: Number of a workpackage → since when its job or script is over without a done file (monotonic, s).
     _settling: dict[int, float] = field(default_factory=dict)
+    #: How many jobs of this run were in the queue when it took no more; 0 before that.
+    _most_jobs: int = 0
+    #: When one more is submitted all the same (monotonic, s), as the limit may count other jobs, too.
+    _next_try: float = 0.0
 
     def ask(self, workpackages: Sequence[Workpackage]) -> None:
         """One question about all jobs whose end is not known; what was known stays where Slurm is silent."""
@@ -146,11 +150,37 @@ class RunWait:
         """Whether ``jube continue`` could do something. Not while Slurm is silent: it might submit."""
         if self.silent:
             return False
-        return any(
-            not self.lives(workpackage) or self._gives_up(workpackage) or workpackage.starts_nothing()
+        return (
+            any(
+                not self.lives(workpackage) or self._gives_up(workpackage) or workpackage.starts_nothing()
+                for workpackage in workpackages
+                if workpackage.is_open and not workpackage.submit_limit
+            )
+            or bool(self._to_submit_again(workpackages))
+            or not any(workpackage.is_open for workpackage in workpackages)
+        )
+
+    def _in_queue(self, workpackages: Sequence[Workpackage]) -> int:
+        """How many of its jobs count for a limit on submitted jobs."""
+        return sum(
+            workpackage.is_open
+            and not workpackage.submit_limit
+            and not ((job := self.jobs.get(workpackage.number)) and job.ended)
             for workpackage in workpackages
-            if workpackage.is_open
-        ) or not any(workpackage.is_open for workpackage in workpackages)
+        )
+
+    def _to_submit_again(self, workpackages: Sequence[Workpackage]) -> list[Workpackage]:
+        """Those that the batch system refused, as many as have left the queue since."""
+        refused = [workpackage for workpackage in workpackages if workpackage.submit_limit]
+        free = self._most_jobs - self._in_queue(workpackages)
+        return refused[: max(1, free)] if free > 0 or time.monotonic() >= self._next_try else []
+
+    def _note_refusals(self, submitted: Sequence[Workpackage]) -> None:
+        """Remember how many jobs the queue takes, where it has not taken all of these."""
+        refused = any(workpackage.submit_limit for workpackage in submitted)
+        self._next_try = time.monotonic() + self.patience.most_s if refused else 0.0
+        if refused:
+            self._most_jobs = self._in_queue(read_workpackages(self.run, WRITING_S))
 
     def drive(self) -> bool:
         """Tell JUBE what it cannot see, and let it go on. False if that was not done to the end: somebody
@@ -161,11 +191,16 @@ class RunWait:
                 if (pid := jube.at_work(self.run)) is not None:
                     raise locks.LockHeld(f"process {pid} on this machine")
                 marked = []
-                for workpackage in read_workpackages(self.run, WRITING_S):
+                workpackages = read_workpackages(self.run, WRITING_S)
+                submitted = self._to_submit_again(workpackages)
+                for workpackage in submitted:
+                    workpackage.submit_again()
+                for workpackage in workpackages:
                     workpackage.note_submission()
                     self._void_marks_if_requeued(workpackage)
                     marked += [workpackage] if self._mark(workpackage) else []
                 whole = self._continue(lock.descriptor)
+                self._note_refusals(submitted)
                 for workpackage in marked:
                     if workpackage.done:  # just before its job was ended
                         (workpackage.folder / REASON).unlink(missing_ok=True)
@@ -228,6 +263,8 @@ class RunWait:
     def _mark(self, workpackage: Workpackage) -> bool:
         """Record why a workpackage failed, and write its error file; whether JUBE has yet to see it."""
         if workpackage.done or not workpackage.started or workpackage.recorded_reason():
+            return False
+        if workpackage.submit_limit:
             return False
         job = self.jobs.get(workpackage.number)
         if workpackage.failed:

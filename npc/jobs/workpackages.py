@@ -114,21 +114,41 @@ class Workpackage:
 
     @property
     def failed(self) -> bool:
-        """Whether JUBE saw it fail."""
-        return (self.folder / "error").exists()
+        """Whether JUBE saw it fail, and no limit on jobs in the queue was the reason."""
+        return (self.folder / "error").exists() and not self.submit_limit
+
+    @property
+    def submit_limit(self) -> str:
+        """Why its job waits to be submitted, for people: the batch system takes no more jobs now. Empty for
+        others. JUBE has marked it as failed, and submits it when it goes on without this mark."""
+        if self.done or self.recorded_reason():
+            return ""
+        try:
+            text = read_text(self.folder / "error", "replace")
+        except OSError:
+            return ""
+        limits = ((scheduler, scheduler.submit_limit(text)) for scheduler in KNOWN)
+        return next(
+            (f"{scheduler.NAME} takes no more jobs now ({limit})" for scheduler, limit in limits if limit), ""
+        )
+
+    def submit_again(self) -> None:
+        """Let JUBE submit its job when it goes on."""
+        (self.folder / "error").unlink(missing_ok=True)
 
     @property
     def is_open(self) -> bool:
-        """Whether it has been started and JUBE has not seen its end."""
+        """Whether it has been started and has not ended; its job may still wait to be submitted."""
         return self.started and not self.done and not self.failed
 
     def state(self) -> str:
-        """``done``, ``failed``, ``running`` (started, in whatever way it goes on) or ``waiting``."""
+        """``done``, ``failed``, ``running`` (started, in whatever way it goes on) or ``waiting``: for its
+        turn, or for a place in the queue."""
         if self.done:
             return "done"
         if self.failed:
             return "failed"
-        return "running" if self.started else "waiting"
+        return "running" if self.started and not self.submit_limit else "waiting"
 
     @property
     def unavailable(self) -> bool:

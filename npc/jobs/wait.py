@@ -104,6 +104,8 @@ class RunWait:
     _settling: dict[int, float] = field(default_factory=dict)
     #: How many jobs of this run were in the queue when it took no more; 0 before that.
     _most_jobs: int = 0
+    #: Rows of those that are being submitted again, as they were before: number of a workpackage → row.
+    _submitting: dict[int, WorkpackageRow] = field(default_factory=dict)
     #: When one more is submitted all the same (monotonic, s), as the limit may count other jobs, too.
     _next_try: float = 0.0
 
@@ -178,6 +180,7 @@ class RunWait:
     def _note_refusals(self, submitted: Sequence[Workpackage]) -> None:
         """Remember how many jobs the queue takes, where it has not taken all of these."""
         refused = any(workpackage.submit_limit for workpackage in submitted)
+        self._submitting.clear()
         self._next_try = time.monotonic() + self.patience.most_s if refused else 0.0
         if refused:
             self._most_jobs = self._in_queue(read_workpackages(self.run, WRITING_S))
@@ -193,6 +196,7 @@ class RunWait:
                 marked = []
                 workpackages = read_workpackages(self.run, WRITING_S)
                 submitted = self._to_submit_again(workpackages)
+                self._submitting = {workpackage.number: row_of(workpackage) for workpackage in submitted}
                 for workpackage in submitted:
                     workpackage.submit_again()
                 for workpackage in workpackages:
@@ -214,7 +218,12 @@ class RunWait:
 
     def rows(self, workpackages: Sequence[Workpackage]) -> list[WorkpackageRow]:
         """The workpackages with what is known of their jobs."""
-        return [row_of(workpackage, self.jobs.get(workpackage.number)) for workpackage in workpackages]
+        return [
+            self._submitting[workpackage.number]
+            if workpackage.number in self._submitting and not workpackage.batch_job()
+            else row_of(workpackage, self.jobs.get(workpackage.number))
+            for workpackage in workpackages
+        ]
 
     def show(self, workpackages: Sequence[Workpackage]) -> None:
         """The table, or what has changed."""

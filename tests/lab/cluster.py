@@ -14,8 +14,8 @@ and from the command line (`make cluster-up` and `make cluster-down` do the firs
     python -m tests.lab.cluster down
 
 Every node is a machine of its own as far as processes, network, shared memory and host name go; file
-systems are shared, as home directories are on a cluster. It needs root and Debian's munge, slurm-wlm and
-iproute2, and adds nothing to the machine's own network, /etc, /run or /var.
+systems are shared, as home directories are on a cluster. It needs root and Debian's munge, slurm-wlm,
+slurmdbd, mariadb-server-core and iproute2, and adds nothing to the machine's own network, /etc, /run or /var.
 
 A process of its own, the holder, starts everything and ends it again: when it is told to, when the pipe to
 the test closes because the test has died, or with the kernel's help when it is killed itself.
@@ -41,8 +41,15 @@ from tests.lab.hosts import Keepers, Network
 from tests.paths import ROOT
 
 HEAD = "head"
+#: The ordinary user whom the accounting knows.
+USER = "nobody"
+#: Before a command that this user gives.
+AS_USER = ("setpriv", f"--reuid={USER}", "--regid=nogroup", "--clear-groups", "--")
 _PREFIX = "10.77.0"
-_PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "ip", "unshare", "nsenter", "setpriv")
+_PROGRAMS = (
+    "munged", "slurmctld", "slurmd", "slurmdbd", "mariadbd", "sbatch", "ip", "unshare", "nsenter", "setpriv",
+)  # fmt: skip
+_INSTALL = "apt-get install munge slurm-wlm slurmdbd mariadb-server-core iproute2"
 _START_LIMIT_S = 20.0
 
 
@@ -51,7 +58,7 @@ def missing() -> str:
     if os.geteuid() != 0:
         return "a Slurm cluster of its own needs root"
     absent = [program for program in _PROGRAMS if shutil.which(program) is None]
-    return f"no {', '.join(absent)}: apt-get install munge slurm-wlm iproute2" if absent else ""
+    return f"no {', '.join(absent)}: {_INSTALL}" if absent else ""
 
 
 class Cluster:
@@ -61,6 +68,8 @@ class Cluster:
     (the default partition), ``cluster`` with the first half of the nodes, and ``booster`` with the others.
     extra_conf: keys of slurm.conf, in place of our values. node_conf: more words for the nodes' line.
     files: further files beside slurm.conf, by name. Nodes have the features ``cluster`` or ``booster``.
+    limits: of a user's jobs, as sacctmgr has them (``MaxSubmitJobs=2``): with slurmdbd, which holds everybody
+    but root to them; ``nobody`` is the user that it knows.
     """
 
     def __init__(
@@ -70,6 +79,7 @@ class Cluster:
         extra_conf: Mapping[str, str] | None = None,
         node_conf: str = "",
         files: Mapping[str, str] | None = None,
+        limits: str = "",
     ) -> None:
         self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
         self._settings = {
@@ -78,6 +88,7 @@ class Cluster:
             "extra_conf": dict(extra_conf or {}),
             "node_conf": node_conf,
             "files": dict(files or {}),
+            "limits": limits,
         }
         self._holder: subprocess.Popen[str] | None = None
         self._commands: list[subprocess.Popen[Any]] = []
@@ -317,16 +328,50 @@ def _start(folder: Path, settings: Mapping[str, Any], stack: contextlib.ExitStac
 
     munge = folder / "munge"
     munge.mkdir()
+    for place in (folder, munge):
+        place.chmod(0o711)  # for ordinary users
     (munge / "key").touch(mode=0o600)
     (munge / "key").write_bytes(os.urandom(128))
     files = [f"--{kind}-file={munge}/{kind}" for kind in ("key", "pid", "seed")]
     # by force, because it dislikes folders that only their owner can enter
     daemon("munged", "--foreground", "--force", *files, f"--socket={munge}/socket")
     until((munge / "socket").is_socket, "munged listens")
+    if settings["limits"]:
+        _start_accounting(folder, network, daemon, settings["limits"])
+        _open_python(folder, network)
     daemon("slurmctld", "-D")
     for host in nodes:
         network.inside(host, "slurmd")
     Cluster.attached(folder).await_idle()
+
+
+def _start_accounting(folder: Path, network: Network, daemon: Callable[..., None], limits: str) -> None:
+    """slurmdbd with a database of its own, and an ordinary user with limits."""
+    data = f"--datadir={folder}/database"
+    make = ["mariadb-install-db", "--no-defaults", data, "--user=root", "--skip-test-db"]
+    subprocess.run(make, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    socket = folder / "database/socket"
+    options = ["--no-defaults", "--user=root", "--skip-grant-tables", "--bind-address=127.0.0.1"]
+    daemon("mariadbd", *options, data, f"--socket={socket}")
+    until(socket.is_socket, "mariadbd listens")
+    daemon("slurmdbd", "-D")
+    manage = [*network.enter(HEAD), "sacctmgr", "--immediate"]
+    ask = [*manage, "show", "cluster"]
+    until(lambda: subprocess.run(ask, capture_output=True).returncode == 0, "slurmdbd answers")
+    for words in ("add cluster npc", f"add account users {limits}", f"add user {USER} account=users"):
+        subprocess.run([*manage, *words.split()], check=True, stdout=subprocess.DEVNULL)
+
+
+def _open_python(folder: Path, network: Network) -> None:
+    """Let ordinary users start this Python, which may lie in a home folder that only root can enter."""
+    python = Path(sys.base_prefix)
+    closed = next((place for place in reversed(python.parents) if not place.stat().st_mode & 0o001), None)
+    if closed is not None:
+        opened = folder / "opened"
+        inside = opened / python.relative_to(closed)
+        inside.mkdir(parents=True)
+        for host in network.addresses:
+            network.inside(host, f"mount --bind {python} {inside} && mount --rbind {opened} {closed}")
 
 
 def _write_configuration(
@@ -339,13 +384,29 @@ def _write_configuration(
     (folder / "slurm" / "plugstack.conf").touch()
     for name, text in settings["files"].items():
         (folder / "slurm" / name).write_text(text)
+    socket = f"socket={folder}/munge/socket"
+    accounting = {"AccountingStorageType": "accounting_storage/none"}
+    if settings["limits"]:
+        (folder / "database").mkdir()
+        accounting = {
+            "AccountingStorageType": "accounting_storage/slurmdbd",
+            "AccountingStorageHost": addresses[HEAD],
+            "AccountingStorageEnforce": "limits",
+            "AccountingStoragePass": f"{folder}/munge/socket",
+        }
+        (folder / "slurm" / "slurmdbd.conf").touch(mode=0o600)
+        (folder / "slurm" / "slurmdbd.conf").write_text(
+            f"AuthType=auth/munge\nAuthInfo={socket}\nDbdHost={HEAD}\nDbdAddr={addresses[HEAD]}\n"
+            f"SlurmUser=root\nStorageType=accounting_storage/mysql\nStorageHost=127.0.0.1\nStorageUser=root\n"
+            f"LogFile={folder}/log/slurmdbd.log\nPidFile={folder}/slurmdbd.pid\n"
+        )
     values = {
         "ClusterName": "npc",
         "SlurmctldHost": f"{HEAD}({addresses[HEAD]})",
         "SlurmUser": "root",
         "SlurmdUser": "root",
         "AuthType": "auth/munge",
-        "AuthInfo": f"socket={folder}/munge/socket",
+        "AuthInfo": socket,
         "CredType": "cred/munge",
         "StateSaveLocation": f"{folder}/state",
         "SlurmdSpoolDir": f"{folder}/spool-%n",
@@ -367,7 +428,7 @@ def _write_configuration(
         # nodes have the CPUs that slurm.conf says, whatever this machine has
         "SlurmdParameters": "config_overrides",
         "JobAcctGatherType": "jobacct_gather/none",
-        "AccountingStorageType": "accounting_storage/none",
+        **accounting,
         "JobCompType": "jobcomp/filetxt",
         "JobCompLoc": f"{folder}/log/jobcomp.txt",
         "JobRequeue": "0",

@@ -27,7 +27,7 @@ SETTLE_S: Final = 20.0
 _UNWANTED: Final = ("SGE_LONG_", "SGE_QSTAT", "SGE_SINGLE_LINE")
 _SUBMITTED: Final = re.compile(r"^Your job(?:-array)? (\d{1,10})(?:\.\S+)? \(", re.M)
 #: sge_conf(5), max_jobs and max_u_jobs.
-_REFUSED: Final = re.compile(r"\bjob rejected: (only \d+ jobs are allowed per .*?)\.?\s*$", re.M)
+_REFUSED: Final = re.compile(r"\bjob rejected: ([Oo]nly \d+ jobs are allowed per .*?)\.?\s*$", re.M)
 #: sge_status(5): a limit of the job, by the queue master or the node's daemon.
 #: As Univa's qacct writes a moment.
 _UNIVA: Final = "%m/%d/%Y %H:%M:%S.%f"

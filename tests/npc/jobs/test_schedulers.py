@@ -180,3 +180,44 @@ def test_numbers_without_end_are_no_numbers_of_a_scheduler(digits: str) -> None:
     for answer in (f'{{"jobid": "f", "state": "INACTIVE", "waitstatus": {digits}}}', '{"jobs": [null]}'):
         with pytest.raises(SchedulerUnavailable, match="was not understood"):
             flux.parse_jobs(answer)
+
+
+_GENERAL = (
+    "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's "
+    "size and/or time limits)\n"
+)
+_ASSOCIATION = "sbatch: error: AssocMaxSubmitJobLimit\n" + _GENERAL
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "text", "limit"),
+    [
+        (slurm, _ASSOCIATION, "AssocMaxSubmitJobLimit"),
+        (slurm, _ASSOCIATION.replace("\n", "\n\n"), "AssocMaxSubmitJobLimit"),  # as JUBE repeats it
+        (slurm, _GENERAL.replace("Assoc", "QOS"), "Job violates accounting/QOS policy (job submit limit, user's "
+         "size and/or time limits)"),
+        (slurm, "sbatch: error: QOSMaxSubmitJobPerUserLimit\n" + _GENERAL, "QOSMaxSubmitJobPerUserLimit"),
+        (slurm, "sbatch: error: AssocGrpSubmitJobsLimit\n" + _GENERAL, "AssocGrpSubmitJobsLimit"),
+        (slurm, "sbatch: error: QOSMaxNodePerUserLimit\n" + _GENERAL, ""),
+        (slurm, _ASSOCIATION + "sbatch: error: QOSMaxWallDurationPerJobLimit\n" + _GENERAL, ""),
+        (slurm, _ASSOCIATION + "sbatch: error: Batch job submission failed: Invalid qos specification\n", ""),
+        (slurm, "Submitted batch job 4\n", ""),
+        (pbs, "qsub: would exceed complex's per-user limit of jobs in 'Q' state\n",
+         "would exceed complex's per-user limit of jobs in 'Q' state"),
+        (pbs, "qsub: Maximum number of jobs already in queue workq\n",
+         "Maximum number of jobs already in queue workq"),
+        (pbs, "qsub: submit error (Maximum number of jobs already in queue MSG=total number of current user's "
+         "jobs exceeds the queue limit: user a@b, queue c)\n",
+         "Maximum number of jobs already in queue MSG=total number of current user's jobs exceeds the queue "
+         "limit: user a@b, queue c"),
+        (pbs, "qsub: Job violates queue and/or server resource limits\n", ""),
+        (grid_engine, "Unable to run job: job rejected: only 2 jobs are allowed per user (current job count: 2)."
+         "\nExiting.\n", "only 2 jobs are allowed per user (current job count: 2)"),
+        (grid_engine, 'Unable to run job: Job was rejected because job requests unknown queue "a".\n', ""),
+        (flux, "flux-batch: ERROR: [Errno 22] unsupported\n", ""),
+    ],
+)  # fmt: skip
+def test_which_refusals_only_wait_for_a_place_in_the_queue(
+    scheduler: Scheduler, text: str, limit: str
+) -> None:
+    assert scheduler.submit_limit(text) == limit

@@ -24,7 +24,7 @@ SETTLE_S: Final = 0.0
 _SUBMITTED: Final = re.compile(
     r"Submitted batch job (\d{1,10})(?!\d)(?: on cluster (\S+))?|^(\d{1,10})(?:;(\S+))?\s*$", re.M
 )
-#: What sbatch says of a job that was refused: a line with the limit's name, where slurmctld sends it, then one
+#: What sbatch says of a job that was refused: a line with the limit's name, where slurmctld sends it, and one
 #: in general words, which are the same for limits on submitted jobs and on the size of one.
 _REFUSED: Final = re.compile(
     r"(?:\b((?:Assoc|QOS)\w*Limit)\s+(?:\S+ error: )?)?\bBatch job submission failed: (.*)"

@@ -182,10 +182,9 @@ def test_numbers_without_end_are_no_numbers_of_a_scheduler(digits: str) -> None:
             flux.parse_jobs(answer)
 
 
-_GENERAL = (
-    "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's "
-    "size and/or time limits)\n"
-)
+_POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+_GENERAL = f"sbatch: error: Batch job submission failed: {_POLICY}\n"
+_TORQUE = "Maximum number of jobs already in queue MSG=jobs exceed the queue limit: user a@b, queue c"
 _ASSOCIATION = "sbatch: error: AssocMaxSubmitJobLimit\n" + _GENERAL
 
 
@@ -194,8 +193,7 @@ _ASSOCIATION = "sbatch: error: AssocMaxSubmitJobLimit\n" + _GENERAL
     [
         (slurm, _ASSOCIATION, "AssocMaxSubmitJobLimit"),
         (slurm, _ASSOCIATION.replace("\n", "\n\n"), "AssocMaxSubmitJobLimit"),  # as JUBE repeats it
-        (slurm, _GENERAL.replace("Assoc", "QOS"), "Job violates accounting/QOS policy (job submit limit, user's "
-         "size and/or time limits)"),
+        (slurm, _GENERAL, _POLICY),
         (slurm, "sbatch: error: QOSMaxSubmitJobPerUserLimit\n" + _GENERAL, "QOSMaxSubmitJobPerUserLimit"),
         (slurm, "sbatch: error: AssocGrpSubmitJobsLimit\n" + _GENERAL, "AssocGrpSubmitJobsLimit"),
         (slurm, "sbatch: error: QOSMaxNodePerUserLimit\n" + _GENERAL, ""),
@@ -206,13 +204,10 @@ _ASSOCIATION = "sbatch: error: AssocMaxSubmitJobLimit\n" + _GENERAL
          "would exceed complex's per-user limit of jobs in 'Q' state"),
         (pbs, "qsub: Maximum number of jobs already in queue workq\n",
          "Maximum number of jobs already in queue workq"),
-        (pbs, "qsub: submit error (Maximum number of jobs already in queue MSG=total number of current user's "
-         "jobs exceeds the queue limit: user a@b, queue c)\n",
-         "Maximum number of jobs already in queue MSG=total number of current user's jobs exceeds the queue "
-         "limit: user a@b, queue c"),
+        (pbs, f"qsub: submit error ({_TORQUE})\n", _TORQUE),
         (pbs, "qsub: Job violates queue and/or server resource limits\n", ""),
-        (grid_engine, "Unable to run job: job rejected: only 2 jobs are allowed per user (current job count: 2)."
-         "\nExiting.\n", "only 2 jobs are allowed per user (current job count: 2)"),
+        (grid_engine, "Unable to run job: job rejected: only 2 jobs are allowed per user (current job count: "
+         "2).\nExiting.\n", "only 2 jobs are allowed per user (current job count: 2)"),
         (grid_engine, 'Unable to run job: Job was rejected because job requests unknown queue "a".\n', ""),
         (flux, "flux-batch: ERROR: [Errno 22] unsupported\n", ""),
     ],

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +33,7 @@ from npc.jobs.jube_file import step_names
 from npc.jobs.scheduler import SchedulerUnavailable
 from npc.jobs.slurm import SlurmNode
 from npc.jobs.suite import benchmark_file
-from npc.machine.fabric import Topology, expand, short_name
+from npc.machine.fabric import Topology, short_name
 from npc.places import suite
 from npc.records.history import History
 from npc.records.journal import JournalEntry, Part
@@ -51,17 +49,15 @@ from npc.records.verdicts import (
 
 #: The first measurement of a night.
 FIRST: Final = "first"
-#: What sbatch says where a limit on submitted jobs is reached, by its name or in its general words
-#: (ESLURM_ACCOUNTING_POLICY).
-_SUBMIT_LIMIT: Final = re.compile(r"SubmitJobs?\w*Limit|job submit limit")
 
 
 @dataclass(slots=True)
 class Agenda:
     """What a night measures first, in order.
 
-    First the `whole_suite`; then what `plan_tonight` planned: `next_parts` are measured until there are none,
-    and after each one `add_costs` says what it has cost.
+    First the `whole_suite`; then what `plan_tonight` planned, several works at a time, so that one that waits
+    for its nodes holds up no other: `begin_next` gives a work as soon as one more may be measured, `end` says
+    that one has been; after each of its parts `add_costs` says what that has cost.
     """
 
     #: The platform's folder.
@@ -84,12 +80,12 @@ class Agenda:
     notes: list[str] = field(default_factory=list)
     #: What was not measured.
     left_out: list[WorkItem] = field(default_factory=list)
-    #: What is planned and not yet measured, the next first.
-    _waiting: deque[WorkItem] = field(default_factory=deque)
-    #: What the last `next_parts` measure.
-    _batch: list[WorkItem] = field(default_factory=list)
-    #: How many batches were begun tonight; it numbers the parts.
-    _batches: int = 0
+    #: What is planned and not yet begun, the next first.
+    _waiting: list[WorkItem] = field(default_factory=list)
+    #: What is being measured.
+    _running: list[WorkItem] = field(default_factory=list)
+    #: How many works were begun tonight; it numbers the parts.
+    _begun: int = 0
     #: By name the parts of benchmarks on any nodes.
     _benchmark_parts: Mapping[str, Part] = field(default_factory=dict)
     #: The partition, by name.
@@ -98,12 +94,8 @@ class Agenda:
     _past: PastNights = field(init=False)
     #: The verdict of the last night; None if it is not known.
     _last: NightDocument | None = None
-    #: Nodes whose jobs Slurm did not take, as too many were submitted.
-    _refused_nodes: set[str] = field(default_factory=set)
     #: The benchmarks that the night is to measure, as far as they are known.
     planned: set[str] = field(default_factory=set)
-    #: What was submitted a second time.
-    _resubmitted: list[WorkItem] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._past = PastNights(self.nights)
@@ -132,41 +124,48 @@ class Agenda:
 
     def follow(self, works: Iterable[WorkItem], benchmark_parts: Mapping[str, Part]) -> None:
         """Measure these works, in this order. benchmark_parts: by name the parts of those on any nodes."""
-        self._waiting, self._benchmark_parts = deque(works), benchmark_parts
+        self._waiting, self._benchmark_parts = list(works), benchmark_parts
         self.planned.update(name for work in self._waiting for name in self._benchmarks_in(work))
 
-    def next_parts(self) -> list[Part]:
-        """What to measure next, as far as the budget goes; empty at the end of the plan."""
-        self._waiting.extend(self._to_resubmit())
-        self._batch = []
-        while self._waiting:
-            self._batches += 1
-            batch = self._take_batch()
-            left_s = math.inf if self.budget_s is None else self.budget_s - self.spent_s
-            self._batch = fitting(batch, left_s) if left_s > 0 else []
-            self.left_out += [work for work in batch if work not in self._batch]
-            if self._batch:
-                return self._parts_of(self._batch)
-        return []
+    def begin_next(self) -> tuple[WorkItem, list[Part]] | None:
+        """What to measure now, as far as the budget goes, and its parts in their order; None while no more
+        may run at once, and at the end of the plan."""
+        while self._waiting and self._has_room():
+            work = self._take_next()
+            expected_s = sum(running.cost_s or 0.0 for running in self._running)
+            left_s = math.inf if self.budget_s is None else self.budget_s - self.spent_s - expected_s
+            if left_s <= 0 or not fitting([work], left_s):
+                self.left_out.append(work)
+                continue
+            out = self.out_of_service(work.nodes)
+            nodes = tuple(node for node in work.nodes if node not in out)
+            if work.nodes and not nodes:
+                continue  # `coverage` says why
+            self._begun += 1
+            self._running.append(work)
+            return work, self._parts_of(work, nodes)
+        return None
 
-    def leave_out_rest(self) -> None:
-        """Leave out what was to be measured now, and all that is behind it."""
-        self.left_out += [*self._batch, *self._waiting]
+    def out_of_service(self, nodes: Iterable[str]) -> dict[str, str]:
+        """Those of the nodes to which Slurm gives no jobs now, and why; none where it does not answer."""
+        if not nodes:
+            return {}
+        self._update_nodes()
+        known = {node: self._nodes[node] for node in nodes if node in self._nodes}
+        return {node: str(state) for node, state in known.items() if not state.takes_jobs}
+
+    def end(self, work: WorkItem) -> None:
+        """It has been measured, as far as it could be."""
+        self._running.remove(work)
+
+    def leave_out_rest(self, work: WorkItem) -> None:
+        """Leave out a work that was begun, and all that has not been: there is no time."""
+        self.left_out += [work, *self._waiting]
         self._waiting.clear()
-        self._batch = []
 
     def add_costs(self, run: RunCosts) -> None:
-        """Take in what a part has cost, and why it measured nothing on which groups of nodes.
-
-        Where Slurm took only some of its jobs, as the limit on submitted jobs was reached, no more than these
-        are submitted at once from now on, and the others again behind them.
-        """
+        """Take in what a part has cost."""
         self.spent_s += sum(cost.node_s for cost in run.costs.values())
-        refused = [place for place, reason in run.unmeasured.items() if _SUBMIT_LIMIT.search(reason)]
-        if refused and self.rotation:
-            taken = max((cost.places for cost in run.costs.values()), default=0)
-            self.rotation = replace(self.rotation, at_once=max(1, taken))
-            self._refused_nodes.update(node for place in refused for node in expand(place))
 
     def affords(self, benchmark: str, places: int = 1) -> bool:
         """Whether the budget is enough for measuring a benchmark on some groups of nodes now."""
@@ -292,30 +291,41 @@ class Agenda:
         suspects = self._last.suspects if self._last else ()
         return {short_name(node) for suspect in suspects if suspect.grave for node in suspect.nodes}
 
-    # -- batches -------------------------------------------------------------------------------------------
+    # -- the window ----------------------------------------------------------------------------------------
 
-    def _take_batch(self) -> list[WorkItem]:
-        """The first work, with as many pairs of nodes behind it as may be in the queue at once."""
+    def _has_room(self) -> bool:
+        """Whether one more may be measured now. Works of different nodes are at the same time; a benchmark on
+        any nodes is alone."""
+        if not self._running:
+            return True
         most = max(1, (self.rotation or NodeRotation()).at_once // 2)
-        batch = [self._waiting.popleft()]
-        while self._waiting and batch[-1].nodes and self._waiting[0].nodes and len(batch) < most:
-            batch.append(self._waiting.popleft())
-        return batch
+        of_nodes = bool(self._running[0].nodes and self._waiting[0].nodes)
+        return of_nodes and len(self._running) < most
 
-    def _parts_of(self, batch: Sequence[WorkItem]) -> list[Part]:
-        if not batch[0].nodes:
-            return [self._benchmark_parts[batch[0].name]]
+    def _take_next(self) -> WorkItem:
+        """The first work; of works on nodes the first whose nodes are all idle, if there is one before the
+        next benchmark on any nodes."""
+        place = 0
+        if self._waiting[0].nodes:
+            self._update_nodes()
+            works = takewhile(lambda work: work.nodes, self._waiting)
+            idle = (place for place, work in enumerate(works) if all(map(self._is_idle, work.nodes)))
+            place = next(idle, 0)
+        return self._waiting.pop(place)
+
+    def _update_nodes(self) -> None:
+        """Ask Slurm for the states of the nodes; they stay as they were where it does not answer."""
+        with contextlib.suppress(SchedulerUnavailable, FileNotFoundError):
+            self._nodes = slurm_nodes(self.platform, self.words) or self._nodes
+
+    def _is_idle(self, node: str) -> bool:
+        return node in self._nodes and self._nodes[node].idle
+
+    def _parts_of(self, work: WorkItem, nodes: tuple[str, ...]) -> list[Part]:
+        if not nodes:
+            return [self._benchmark_parts[work.name]]
         assert self.rotation is not None
-        groups = [work.nodes for work in batch]
-        return parts_of_nodes(self._batches, groups, self.rotation, self.platform, self.words)
-
-    def _to_resubmit(self) -> list[WorkItem]:
-        """What was measured last and whose jobs were too many for Slurm; all of it a second time only."""
-        again = [work for work in self._batch if not self._refused_nodes.isdisjoint(work.nodes)]
-        again = [work for work in again if work not in self._resubmitted]
-        self._resubmitted += again
-        self._refused_nodes.clear()
-        return again
+        return parts_of_nodes(self._begun, [nodes], self.rotation, self.platform, self.words)
 
     def _pair_cost_s(self) -> float | None:
         """Node time (s) of two nodes in the rotation; None where nobody knows."""

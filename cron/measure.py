@@ -7,6 +7,7 @@ Every part of a night has a folder of its own, so that nobody has to guess which
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import time
@@ -36,9 +37,74 @@ from npc.records.run import RECORDS, read_run
 SLACK_S: Final = 60.0
 #: When told to end it stops JUBE in order and collects what was measured.
 GRACE_S: Final = 60.0
+#: What it leaves behind then has this time.
+LEFT_S: Final = 5.0
 #: A job that was told to end is killed after KillWait (30 s by default, slurm.conf(5)).
 END_S: Final = 40.0
 _POLL_S: Final = 0.1
+
+
+class Measurement:
+    """A part that is being measured: ``npc characterise`` in a session of its own. It is told to end when
+    this process dies."""
+
+    def __init__(self, part: Part, night: Path, platform: Path, limit_s: float) -> None:
+        night.mkdir(parents=True, exist_ok=True)
+        self.part, self.limit_s = part, limit_s
+        self._night, self._out = night, night / part.name
+        self._deadline = time.monotonic() + limit_s + SLACK_S
+        words = [*part.words, "--platform", str(platform), "--output", str(self._out)]
+        with open(log_of(night, part), "ab", opener=no_link) as log:
+            self._process = _start(["characterise", *words, "--limit", f"{limit_s:.0f}s"], log)
+        self._stopping = False
+
+    def runs(self) -> bool:
+        """Whether it has neither ended nor had all its time."""
+        return self._process.poll() is None and time.monotonic() < self._deadline
+
+    def wait(self, stop: Stop) -> None:
+        """Until it does not run any more, or a stop."""
+        stop.wait_for(self._process, self._deadline - time.monotonic())
+
+    def stop(self) -> None:
+        """Tell it to end; it stops JUBE in order and collects."""
+        if self._process.poll() is None and not self._stopping:
+            self._stopping = True
+            os.killpg(self._process.pid, signal.SIGTERM)
+
+    def waits_in_vain(self, out: Collection[str]) -> bool:
+        """Whether it does nothing but wait for nodes that are `out` of service."""
+        if not out:
+            return False
+        try:
+            waiting = [work for work in read_workpackages(find_run(self._out)) if work.is_open]
+        except NoRun:
+            return False
+        jobs = jobs_of(filter(None, (workpackage.batch_job() for workpackage in waiting)))
+        pending = {number for number, job in jobs.items() if job.state == "PENDING"}
+        return bool(waiting) and all(
+            (job := workpackage.batch_job()) is not None
+            and job.number in pending
+            and not set(expand(workpackage.parameters.get("nodelist", ""))).isdisjoint(out)
+            for workpackage in waiting
+        )
+
+    def end(self) -> PartEnd:
+        """End it, if it has not ended. However it ends, what was measured is collected, and jobs that have
+        not ended are cancelled."""
+        if self._process.poll() is None:
+            self.stop()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(GRACE_S)
+            session.end(self._process.pid, LEFT_S)
+        code = self._process.wait()
+        cancelled = cancel_open_jobs(self._out)
+        run = run_of(self.part, self._night)
+        # it was ended while it collected, or jobs have written since
+        if run and (cancelled or not (run / RECORDS).exists()):
+            with open(log_of(self._night, self.part), "ab", opener=no_link) as log:
+                _start(["records", "collect", str(run)], log).wait()
+        return PartEnd(code, cancelled)
 
 
 class PartEnd(NamedTuple):
@@ -48,28 +114,6 @@ class PartEnd(NamedTuple):
     code: int
     #: Jobs that had to be cancelled.
     cancelled: tuple[JobId, ...]
-
-
-def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop) -> PartEnd:
-    """Run a part to its end, to `limit_s`, or until a stop.
-
-    However it ends, what was measured is collected, and jobs that have not ended are cancelled. It is told to
-    end when this process dies.
-    """
-    night.mkdir(parents=True, exist_ok=True)
-    out = night / part.name
-    words = [*part.words, "--platform", str(platform), "--output", str(out), "--limit", f"{limit_s:.0f}s"]
-    with open(log_of(night, part), "ab", opener=no_link) as log:
-        process = _start(["characterise", *words], log)
-        if not stop.wait_for(process, limit_s + SLACK_S):
-            session.end(process.pid, GRACE_S)
-        code = process.wait()
-        cancelled = cancel_open_jobs(out)
-        run = run_of(part, night)
-        # it was ended while it collected, or jobs have written since
-        if run and (cancelled or not (run / RECORDS).exists()):
-            _start(["records", "collect", str(run)], log).wait()
-    return PartEnd(code, cancelled)
 
 
 def finish(part: Part, night: Path, limit_s: float, stop: Stop) -> None:

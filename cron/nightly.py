@@ -26,6 +26,7 @@ from npc.cron.counters import rising, with_counters, with_links
 from npc.cron.judge import judge_last_night, with_confirmed, with_lost
 from npc.cron.node_parts import AT_ONCE, NodeRotation, odd_nodes
 from npc.cron.publish import write_verdict
+from npc.cron.rotation import WorkItem
 from npc.cron.series import panel
 from npc.cron.verdict import NightVerdict
 from npc.jobs.stop import Stop
@@ -48,6 +49,9 @@ FIRST: Final = 1 / 2
 WITNESS_DAYS: Final = 60
 #: With less time left nothing more is measured.
 LEAST_S: Final = 10.0
+#: How often to look whether something waits for nodes that take no jobs, which asks Slurm.
+LOOK_S: Final = 20.0
+_POLL_S: Final = 0.2
 
 
 class Stopped(Exception):
@@ -92,6 +96,18 @@ class NightOutcome:
     notes: list[str] = field(default_factory=list)
     #: What the pairs of the suspects say; None where they were not measured.
     matrix: PairMatrix | None = None
+
+
+@dataclass(slots=True)
+class _RunningWork:
+    """A work of the agenda while it is measured."""
+
+    #: Which.
+    item: WorkItem
+    #: Its parts that have not begun, the next first.
+    parts: list[Part]
+    #: Its part that is being measured; None before the first one, and behind the last.
+    measurement: measure.Measurement | None = None
 
 
 class NightRun:
@@ -186,14 +202,63 @@ class NightRun:
             self._measure(night, part, FIRST)
         self._agenda.plan_tonight()
         self._note_plan(night)
-        while parts := self._agenda.next_parts():
-            if not all(self._measure(night, part, FIRST) for part in parts):
-                self._agenda.leave_out_rest()
+        self._measure_planned(night)
         self.notes += odd_nodes([night.folder])
         self.notes += rising(night.folder, self.options.history, night.name)
         if postponed := self._agenda.postponed():
             names = [work.benchmark for work in postponed]
             self.journal.note(night.name, "postponed", benchmarks=names)
+
+    def _measure_planned(self, night: JournalEntry) -> None:
+        """Measure what the agenda plans: several works at a time, the parts of each one after the other."""
+        running: list[_RunningWork] = []
+        next_look = time.monotonic() + LOOK_S
+        while self.stop.number is None:
+            while begun := self._agenda.begin_next():
+                running.append(_RunningWork(*begun))
+                self._begin_next_part(night, running[-1])
+            running = [work for work in running if work.measurement]
+            if not running:
+                return
+            self.stop.wait(_POLL_S)
+            looks = time.monotonic() >= next_look
+            for work in running:
+                assert work.measurement is not None
+                if looks:
+                    self._stop_if_in_vain(work.measurement)
+                if not work.measurement.runs():
+                    self._finish(night, work.measurement)
+                    self._begin_next_part(night, work)
+            if looks:
+                next_look = time.monotonic() + LOOK_S
+        measurements = [work.measurement for work in running if work.measurement]
+        for measurement in measurements:
+            measurement.stop()
+        for measurement in measurements:
+            self._finish(night, measurement)
+        raise Stopped
+
+    def _begin_next_part(self, night: JournalEntry, work: _RunningWork) -> None:
+        """Begin its next part whose nodes all take jobs; where there is none, the work has ended."""
+        work.measurement = None
+        while work.parts and work.measurement is None and self.stop.number is None:
+            part = work.parts.pop(0)
+            if out := self._agenda.out_of_service(part.hosts):
+                self.notes.append(f"{part.name}: not measured: {_states(out)}")
+                continue
+            work.measurement = self._begin_part(night, part, FIRST)
+            if work.measurement is None:
+                self._agenda.leave_out_rest(work.item)
+                work.parts.clear()
+        if work.measurement is None:
+            self._agenda.end(work.item)
+
+    def _stop_if_in_vain(self, measurement: measure.Measurement) -> None:
+        """End what only waits for nodes that have gone out of service since it was submitted."""
+        out = self._agenda.out_of_service(measurement.part.hosts)
+        if measurement.waits_in_vain(out):
+            self.notes.append(f"{measurement.part.name}: not waited for: {_states(out)}")
+            measurement.stop()
 
     def _note_plan(self, night: JournalEntry) -> None:
         """Note what is to be measured before it is, so that it is missed where the night ends before."""
@@ -261,14 +326,29 @@ class NightRun:
         """Run a part in its share of the time that is left, and keep its records; whether there was time."""
         if self.stop.number is not None:
             raise Stopped
+        measurement = self._begin_part(night, part, share)
+        if measurement is None:
+            return False
+        measurement.wait(self.stop)
+        self._finish(night, measurement)
+        if self.stop.number is not None:
+            raise Stopped
+        return True
+
+    def _begin_part(self, night: JournalEntry, part: Part, share: float) -> measure.Measurement | None:
+        """Begin a part, which may take its share of the time that is left; None if there is no time."""
         limit_s = share * max(0.0, self._deadline - time.monotonic())
         if limit_s < LEAST_S and part.name != "first":
             self.notes.append(f"{part.name}: no time was left for it")
-            return False
+            return None
         self.journal.note(
             night.name, "measuring", part=part.name, kind=part.kind, words=part.words, hosts=part.hosts
         )
-        ended = measure.measure(part, night.folder, self.options.platform, limit_s, self.stop)
+        return measure.Measurement(part, night.folder, self.options.platform, limit_s)
+
+    def _finish(self, night: JournalEntry, measurement: measure.Measurement) -> None:
+        """End a part, and keep its records."""
+        part, ended = measurement.part, measurement.end()
         costs = costs_of(measure.run_of(part, night.folder))
         self._agenda.add_costs(costs)
         self.journal.note(night.name, "measured", part=part.name, exit=ended.code, **costs._asdict())
@@ -276,16 +356,13 @@ class NightRun:
         if ended.cancelled:
             jobs = ", ".join(map(str, ended.cancelled))
             self.notes.append(
-                f"{part.name}: did not end in {format_duration(limit_s)}; cancelled: job {jobs}"
+                f"{part.name}: did not end in {format_duration(measurement.limit_s)}; cancelled: job {jobs}"
             )
         if part.kind != "pairs":
             if not measure.records_of(part, night.folder):
                 words = measure.last_words(part, night.folder) or f"exit code {ended.code}"
                 self.notes.append(f"{part.name}: nothing was measured: {words}")
             self._append_to_history(night, part)
-        if self.stop.number is not None:
-            raise Stopped
-        return True
 
     def _look_for_dead_nodes(self, night: JournalEntry, part: Part) -> None:
         """Note the nodes that have died under a part: a tool may go on without them and say nothing."""
@@ -439,6 +516,10 @@ def bands_and_acceptances(platform: Path, history: Path) -> tuple[tuple[Band, ..
     file = platform / PLATFORM_FILE
     bands = bands_of(read_platform(file)) if file.exists() else ()
     return bands, read_acceptances(history)
+
+
+def _states(nodes: Mapping[str, str]) -> str:
+    return "; ".join(f"{node} is {state}" for node, state in nodes.items())
 
 
 def _place(record: Record) -> tuple[str, ...]:

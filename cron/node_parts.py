@@ -71,8 +71,8 @@ def parts_of_nodes(
     """The measurements of some pairs of nodes, or of single ones: a part a node benchmark, and one for the
     tests between the nodes of a pair. number: tells these parts from those of other nodes.
 
-    Each job has nodes of its own, so they may run at the same time, but the tests between nodes, which share
-    a network: these come one after the other where the platform sees to it (``dependency``).
+    Each job of a part has nodes of its own, so they may run at the same time: where one waits for its nodes,
+    the others do not. The parts are to be measured one after the other, as they share nodes.
     """
     groups = list(node_groups)
     nodes = list(dict.fromkeys(node for group in groups for node in group))
@@ -89,6 +89,8 @@ def parts_of_nodes(
         parts.append(Part(name=name, kind="first", words=words_of(file, given), hosts=tuple(nodes)))
     if pairs:
         given = _known_settings(words, home, platform, home / PAIRS)
+        if "dependency" in settings(home, platform):
+            given = {"dependency": "none", **given}
         given |= {"pairs_nodes": "2", "nodelist": ";;".join(map(",".join, pairs))}
         words = words_of(home / PAIRS, given)
         hosts = tuple(node for pair in pairs for node in pair)

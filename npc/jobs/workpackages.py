@@ -133,8 +133,10 @@ class Workpackage:
         )
 
     def submit_again(self) -> None:
-        """Let JUBE submit its job when it goes on."""
+        """Let JUBE submit its job when it goes on. What was refused is no word of the job's own."""
         (self.folder / "error").unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            (self.folder / "work/stderr").replace(self.folder / "work/stderr.refused")
 
     @property
     def is_open(self) -> bool:

@@ -64,8 +64,10 @@ def plan_of(tonight: Agenda) -> Iterator[Part]:
 
 def measured(tonight: Agenda) -> Iterator[Part]:
     """The parts of its plan as a night measures them."""
-    while parts := tonight.next_parts():
+    while begun := tonight.begin_next():
+        work, parts = begun
         yield from parts
+        tonight.end(work)
 
 
 COSTS = {
@@ -134,9 +136,12 @@ def test_a_benchmark_that_always_fails_does_not_come_first_every_night(tmp_path:
 
 def test_a_night_without_time_leaves_out_the_rest(tmp_path: Path) -> None:
     tonight = agenda(tmp_path, past(tmp_path, [COSTS] * 3), budget_s=1e6)
-    for part in plan_of(tonight):
+    tonight.plan_tonight()
+    while begun := tonight.begin_next():
+        work, (part,) = begun
         if part.name == "first-likwid":
-            tonight.leave_out_rest()
+            tonight.leave_out_rest(work)
+        tonight.end(work)
     assert [work.benchmark for work in tonight.postponed()] == [
         "likwid",
         "memory",
@@ -172,24 +177,41 @@ def test_files_whose_steps_have_the_same_names_get_a_folder_each(tmp_path: Path)
     assert [part.name for part in parts] == names
 
 
-def test_jobs_that_were_too_many_for_slurm_come_again_and_fewer_at_once(tmp_path: Path) -> None:
-    reason = (
-        "failed: sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit "
-    )
-    reason += "limit, user's size and/or time limits)"
-    works = [WorkItem(name=NODES, nodes=(f"a{n}", f"b{n}")) for n in range(4)]
-    rotation = NodeRotation(benchmarks=("stream",), at_once=8)
+def test_a_work_that_waits_holds_up_no_other_and_works_in_a_window_share_no_node(tmp_path: Path) -> None:
+    """Six pairs, four jobs at once: two pairs at a time, and the first one never ends."""
+    works = [WorkItem(name=NODES, nodes=(f"a{n}", f"b{n}"), cost_s=10.0) for n in range(6)]
+    rotation = NodeRotation(benchmarks=("stream",), at_once=4)
+    platform = ROOT / "platforms/slurm"
+    tonight = Agenda(platform=platform, history=History(tmp_path), rotation=rotation, budget_s=45.0)
+    tonight.follow(works, {"qperf": Part(name="first-qperf", kind="first")})
+    stuck, order = tonight.begin_next(), list[WorkItem]()
+    while begun := tonight.begin_next():
+        work, parts = begun
+        assert [part.hosts for part in parts] == [work.nodes, work.nodes], "the nodes alone, then as a pair"
+        assert tonight.begin_next() is None, "no more than two at once"
+        order.append(work)
+        tonight.add_costs(RunCosts({"stream": Cost(10.0, 1)}, {}))
+        tonight.end(work)
+    assert stuck is not None and stuck[0] == works[0]
+    assert order == works[1:4], "the budget is kept for those that have begun"
+    assert tonight.left_out == works[4:]
+
+
+def test_a_benchmark_on_any_nodes_is_measured_alone(tmp_path: Path) -> None:
+    pair, alone = WorkItem(name=NODES, nodes=("a", "b")), WorkItem(name="qperf")
+    rotation = NodeRotation(benchmarks=("stream",))
     tonight = Agenda(platform=ROOT / "platforms/slurm", history=History(tmp_path), rotation=rotation)
-    submitted = []
-    tonight.follow(works, {})
-    for part in measured(tonight):
-        if part.name.endswith("stream"):
-            submitted.append(part.hosts)
-            tonight.add_costs(RunCosts({"stream": Cost(1.0, 4)}, dict.fromkeys(part.hosts[4:], reason)))
-    assert submitted == [
-        ("a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"),
-        ("a2", "b2", "a3", "b3"),
-    ], "those that Slurm took are not measured twice"
+    tonight.follow([pair, alone, pair, pair], {"qperf": Part(name="first-qperf", kind="first")})
+    running, names = list[WorkItem](), list[list[str]]()
+    while True:
+        while begun := tonight.begin_next():
+            running.append(begun[0])
+        if not running:
+            break
+        names.append([work.name for work in running])
+        while running:
+            tonight.end(running.pop())
+    assert names == [[NODES], ["qperf"], [NODES, NODES]]
 
 
 def test_a_history_knows_where_it_measured_last(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ class NightRun:
         while work.parts and work.measurement is None and self.stop.number is None:
             part = work.parts.pop(0)
             if out := self._agenda.out_of_service(part.hosts):
-                self.notes.append(f"{part.name}: not measured: {_states(out)}")
+                self._leave_out(night, part, _states(out))
                 continue
             work.measurement = self._begin_part(night, part, FIRST)
             if work.measurement is None:
@@ -252,6 +252,19 @@ class NightRun:
                 work.parts.clear()
         if work.measurement is None:
             self._agenda.end(work.item)
+
+    def _leave_out(self, night: JournalEntry, part: Part, reason: str) -> None:
+        """Note why a part is not measured."""
+        self.notes.append(f"{part.name}: not measured: {reason}")
+        self._note_begin(night, part)
+        unmeasured = {",".join(part.hosts): f"not measured: {reason}"}
+        self.journal.note(night.name, "measured", part=part.name, exit=None, unmeasured=unmeasured)
+        self.journal.note(night.name, "kept", part=part.name, rows=0)
+
+    def _note_begin(self, night: JournalEntry, part: Part) -> None:
+        self.journal.note(
+            night.name, "measuring", part=part.name, kind=part.kind, words=part.words, hosts=part.hosts
+        )
 
     def _stop_if_in_vain(self, measurement: measure.Measurement) -> None:
         """End what only waits for nodes that have gone out of service since it was submitted."""
@@ -341,9 +354,7 @@ class NightRun:
         if limit_s < LEAST_S and part.name != "first":
             self.notes.append(f"{part.name}: no time was left for it")
             return None
-        self.journal.note(
-            night.name, "measuring", part=part.name, kind=part.kind, words=part.words, hosts=part.hosts
-        )
+        self._note_begin(night, part)
         return measure.Measurement(part, night.folder, self.options.platform, limit_s)
 
     def _finish(self, night: JournalEntry, measurement: measure.Measurement) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean, stdev
@@ -21,7 +22,7 @@ from npc.statistics.suspect import whom
 from tests.lab import in_process
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC
-from tests.lab.night_site import EARLIER, NightSite, whole, write_earlier
+from tests.lab.night_site import EARLIER, ONCE, NightSite, whole, write_earlier
 from tests.made.nights import CLIENT, NODE, some_steps
 from tests.paths import ROOT
 
@@ -320,3 +321,50 @@ def test_every_node_has_its_turn_and_who_has_not_is_listed_with_the_reason(site:
     assert [line.split()[2] for line in left_out] == ["n1:", "n2:", "n5:", "n6:"], once.stderr
     runs = [read_run(run) for run in sorted((site.folder / "all").glob("0*"))]
     assert [{host for record in run for host in record.hosts} for run in runs] == [{"n3", "n4"}] * 2
+
+
+@pytest.mark.xdist_group("a_node_dies_in_the_night")
+def test_a_node_that_dies_holds_up_no_other_node(site: NightSite) -> None:
+    """It is in the first pair. The others are measured, alone and by twos, before the night has done with it;
+    what is waiting for it is given up."""
+    (site.folder / "node.xml").write_text(NODE)
+    words = [
+        NPC,
+        "night",
+        "run",
+        "--platform",
+        "slurm",
+        "--benchmark",
+        site.folder / "tiny.xml",
+        "--no-pairs",
+    ]
+    words += ["--set", f"tiny_client={CLIENT}", "--limit", "200s", "--json"]
+    words += ["--each-node", "--node-benchmark", site.folder / "node.xml", "--within", "1"]
+    words += ["--history", site.folder / "history", "--output", site.folder / "runs"]
+    night = site.cluster.popen(
+        "head", words, env=ONCE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    job = ["squeue", "--noheader", "--nodelist=n1", "--name=node", "--states=running"]
+    try:
+        until(lambda: site.cluster.run("head", job).stdout != "", "a node benchmark runs on n1", 60)
+        site.cluster.kill_node("n1")
+        printed, shown = night.communicate(timeout=240)
+    finally:
+        site.cluster.start_slurmd("n1")
+        site.cluster.run("head", ["scontrol", "update", "nodename=n1", "state=resume"])
+        site.cluster.await_idle()
+    assert printed, shown
+    verdict = json.loads(printed)
+    records = [record for record in whole(site) if record.ok and record.benchmark in ("likwid", "pairs")]
+    alone = {record.hosts for record in records if record.benchmark == "likwid"}
+    assert alone >= {(node,) for node in site.cluster.nodes[1:]}, verdict["notes"]
+    pairs = [record.hosts for record in records if record.benchmark == "pairs"]
+    met = {node for hosts in pairs for node in hosts}
+    assert len(met) == 4 and "n1" not in met, "all but n1 and its partner"
+    (left_out,) = [note for note in verdict["notes"] if ": not measured: n1 is down" in note]
+    unmeasured = {node["node"]: node["why"] for node in verdict["coverage"]["unmeasured"]}
+    assert unmeasured.keys() == {*site.cluster.nodes} - met and "n1" in unmeasured
+    assert all("n1 is down" in why or "down" in why for why in unmeasured.values()), (unmeasured, left_out)
+    assert "n1" in verdict["lost"]
+    parts = site.nights()[-1].parts
+    assert {name for name, part in parts.items() if not part.in_history} == set()

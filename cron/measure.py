@@ -85,7 +85,7 @@ class Measurement:
         return bool(waiting) and all(
             (job := workpackage.batch_job()) is not None
             and job.number in pending
-            and not set(expand(workpackage.parameters.get("nodelist", ""))).isdisjoint(out)
+            and not set(expand(workpackage.parameters.get("npc_nodelist", ""))).isdisjoint(out)
             for workpackage in waiting
         )
 

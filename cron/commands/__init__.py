@@ -49,7 +49,7 @@ of_each_node = click.option(
 )  # fmt: skip
 of_at_once = click.option(
     "--at-once", type=click.IntRange(1), default=8, show_default=True,
-    help="Jobs of --each-node in the queue at once; keep below your MaxSubmitJobs.",
+    help="Jobs of --each-node in the queue at once.",
 )  # fmt: skip
 of_node_benchmarks = click.option(
     "--node-benchmark", "node_benchmarks", multiple=True, metavar="NAME",

@@ -26,9 +26,9 @@ from npc.cron.counters import rising, with_counters, with_links
 from npc.cron.judge import judge_last_night, with_confirmed, with_lost
 from npc.cron.node_parts import AT_ONCE, NodeRotation, odd_nodes
 from npc.cron.publish import write_verdict
-from npc.cron.rotation import WorkItem
 from npc.cron.series import panel
 from npc.cron.verdict import NightVerdict
+from npc.cron.window import Window
 from npc.jobs.stop import Stop
 from npc.jobs.suite import settings
 from npc.machine.fabric import Topology
@@ -49,9 +49,6 @@ FIRST: Final = 1 / 2
 WITNESS_DAYS: Final = 60
 #: With less time left nothing more is measured.
 LEAST_S: Final = 10.0
-#: How often to look whether something waits for nodes that take no jobs, which asks Slurm.
-LOOK_S: Final = 20.0
-_POLL_S: Final = 0.2
 
 
 class Stopped(Exception):
@@ -96,18 +93,6 @@ class NightOutcome:
     notes: list[str] = field(default_factory=list)
     #: What the pairs of the suspects say; None where they were not measured.
     matrix: PairMatrix | None = None
-
-
-@dataclass(slots=True)
-class _RunningWork:
-    """A work of the agenda while it is measured."""
-
-    #: Which.
-    item: WorkItem
-    #: Its parts that have not begun, the next first.
-    parts: list[Part]
-    #: Its part that is being measured; None before the first one, and behind the last.
-    measurement: measure.Measurement | None = None
 
 
 class NightRun:
@@ -202,62 +187,23 @@ class NightRun:
             self._measure(night, part, FIRST)
         self._agenda.plan_tonight()
         self._note_plan(night)
-        self._measure_planned(night)
+        Window(
+            self._agenda, self.stop, self.notes, lambda part: self._begin_part(night, part, FIRST),
+            lambda measurement: self._finish(night, measurement),
+            lambda part, reason: self._leave_out(night, part, reason),
+        ).measure_all()  # fmt: skip
+        if self.stop.number is not None:
+            raise Stopped
         self.notes += odd_nodes([night.folder])
         self.notes += rising(night.folder, self.options.history, night.name)
         if postponed := self._agenda.postponed():
             names = [work.benchmark for work in postponed]
             self.journal.note(night.name, "postponed", benchmarks=names)
 
-    def _measure_planned(self, night: JournalEntry) -> None:
-        """Measure what the agenda plans: several works at a time, the parts of each one after the other."""
-        running: list[_RunningWork] = []
-        next_look = time.monotonic() + LOOK_S
-        while self.stop.number is None:
-            while begun := self._agenda.begin_next():
-                running.append(_RunningWork(*begun))
-                self._begin_next_part(night, running[-1])
-            running = [work for work in running if work.measurement]
-            if not running:
-                return
-            self.stop.wait(_POLL_S)
-            looks = time.monotonic() >= next_look
-            for work in running:
-                assert work.measurement is not None
-                if looks:
-                    self._stop_if_in_vain(work.measurement)
-                if not work.measurement.runs():
-                    self._finish(night, work.measurement)
-                    self._begin_next_part(night, work)
-            if looks:
-                next_look = time.monotonic() + LOOK_S
-        measurements = [work.measurement for work in running if work.measurement]
-        for measurement in measurements:
-            measurement.stop()
-        for measurement in measurements:
-            self._finish(night, measurement)
-        raise Stopped
-
-    def _begin_next_part(self, night: JournalEntry, work: _RunningWork) -> None:
-        """Begin its next part whose nodes all take jobs; where there is none, the work has ended."""
-        work.measurement = None
-        while work.parts and work.measurement is None and self.stop.number is None:
-            part = work.parts.pop(0)
-            if out := self._agenda.out_of_service(part.hosts):
-                self._leave_out(night, part, _states(out))
-                continue
-            work.measurement = self._begin_part(night, part, FIRST)
-            if work.measurement is None:
-                self._agenda.leave_out_rest(work.item)
-                work.parts.clear()
-        if work.measurement is None:
-            self._agenda.end(work.item)
-
     def _leave_out(self, night: JournalEntry, part: Part, reason: str) -> None:
         """Note why a part is not measured."""
-        self.notes.append(f"{part.name}: not measured: {reason}")
         self._note_begin(night, part)
-        unmeasured = {",".join(part.hosts): f"not measured: {reason}"}
+        unmeasured = {",".join(part.hosts): reason}
         self.journal.note(night.name, "measured", part=part.name, exit=None, unmeasured=unmeasured)
         self.journal.note(night.name, "kept", part=part.name, rows=0)
 
@@ -265,13 +211,6 @@ class NightRun:
         self.journal.note(
             night.name, "measuring", part=part.name, kind=part.kind, words=part.words, hosts=part.hosts
         )
-
-    def _stop_if_in_vain(self, measurement: measure.Measurement) -> None:
-        """End what only waits for nodes that have gone out of service since it was submitted."""
-        out = self._agenda.out_of_service(measurement.part.hosts)
-        if measurement.waits_in_vain(out):
-            self.notes.append(f"{measurement.part.name}: not waited for: {_states(out)}")
-            measurement.stop()
 
     def _note_plan(self, night: JournalEntry) -> None:
         """Note what is to be measured before it is, so that it is missed where the night ends before."""
@@ -527,10 +466,6 @@ def bands_and_acceptances(platform: Path, history: Path) -> tuple[tuple[Band, ..
     file = platform / PLATFORM_FILE
     bands = bands_of(read_platform(file)) if file.exists() else ()
     return bands, read_acceptances(history)
-
-
-def _states(nodes: Mapping[str, str]) -> str:
-    return "; ".join(f"{node} is {state}" for node, state in nodes.items())
 
 
 def _place(record: Record) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ END_S: Final = 40.0
 _POLL_S: Final = 0.1
 
 
-class Measurement:
+class RunningPart:
     """A part that is being measured: ``npc characterise`` in a session of its own. It is told to end when
     this process dies."""
 

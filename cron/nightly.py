@@ -287,16 +287,16 @@ class NightRun:
             raise Stopped
         return True
 
-    def _begin_part(self, night: JournalEntry, part: Part, share: float) -> measure.Measurement | None:
+    def _begin_part(self, night: JournalEntry, part: Part, share: float) -> measure.RunningPart | None:
         """Begin a part, which may take its share of the time that is left; None if there is no time."""
         limit_s = share * max(0.0, self._deadline - time.monotonic())
         if limit_s < LEAST_S and part.name != "first":
             self.notes.append(f"{part.name}: no time was left for it")
             return None
         self._note_begin(night, part)
-        return measure.Measurement(part, night.folder, self.options.platform, limit_s)
+        return measure.RunningPart(part, night.folder, self.options.platform, limit_s)
 
-    def _finish(self, night: JournalEntry, measurement: measure.Measurement) -> None:
+    def _finish(self, night: JournalEntry, measurement: measure.RunningPart) -> None:
         """End a part, and keep its records."""
         part, ended = measurement.part, measurement.end()
         costs = costs_of(measure.run_of(part, night.folder))

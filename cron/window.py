@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from npc.cron.agenda import Agenda
-from npc.cron.measure import Measurement
+from npc.cron.measure import RunningPart
 from npc.cron.rotation import WorkItem
 from npc.jobs.stop import Stop
 from npc.records.journal import Part
@@ -27,7 +27,7 @@ class _RunningWork:
     #: Its parts that have not begun, the next first.
     parts: list[Part]
     #: Its part that is being measured; None before the first one, and behind the last.
-    measurement: Measurement | None = None
+    measurement: RunningPart | None = None
 
 
 @dataclass(slots=True)
@@ -41,9 +41,9 @@ class Window:
     #: Sentences for people.
     notes: list[str]
     #: Begins a part; gives None if there is no time left.
-    begin: Callable[[Part], Measurement | None]
+    begin: Callable[[Part], RunningPart | None]
     #: Ends a part, and keeps its records.
-    finish: Callable[[Measurement], None]
+    finish: Callable[[RunningPart], None]
     #: Writes down why a part is not measured.
     leave_out: Callable[[Part, str], None]
     #: What is being measured.
@@ -92,7 +92,7 @@ class Window:
         if work.measurement is None:
             self.agenda.end(work.item)
 
-    def _stop_if_in_vain(self, measurement: Measurement) -> None:
+    def _stop_if_in_vain(self, measurement: RunningPart) -> None:
         """End what only waits for nodes that have gone out of service since it was submitted."""
         out = self.agenda.out_of_service(measurement.part.hosts)
         if measurement.waits_in_vain(out):

@@ -1,25 +1,26 @@
 """The job scripts of a run, one after the other, in the allocation that this process is in.
 
-``python -m npc.jobs.in_place RUN`` is what a job for all benchmarks runs. Each script gets the first nodes of the
-allocation, as many as its head asks for, with the variables that a job of its own would have: its launchers
-start there what they would start there. How each ended is noted at once, so that what is left can be run by
-another job.
+``python -m npc.jobs.in_place RUN [NUMBER...]`` is what a job for several benchmarks runs: all workpackages
+that are left, or those with these numbers. Each script gets the first nodes of the allocation, as many as its
+head asks for, with the variables that a job of its own would have: its launchers start there what they would
+start there. How each ended is noted at once, so that what is left can be run by another job.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from npc.files import append_line, append_lines, parse_json, read_text
+from npc.files import append_lines, no_link, parse_json, read_text, write_whole
 from npc.jobs import session, slurm_script
 from npc.jobs.allocation import Allocation, JobRequest, UnreadableScript
 from npc.jobs.scheduler import Job
@@ -27,28 +28,30 @@ from npc.jobs.stop import Stop
 from npc.jobs.wait import WRITING_S, record_end
 from npc.jobs.workpackages import EARLIER, Workpackage, read_workpackages
 from npc.machine.fabric import short_name
+from npc.records.launch import LAUNCHES
 from npc.records.units import format_duration
 
-#: In a run's folder: a line for each script that has ended.
-LOG: Final = "one_job.jsonl"
+#: In a workpackage's folder: how long its script took that has ended by itself, well or not.
+END: Final = "script_end.json"
 #: As long as Slurm gives them (KillWait, slurm.conf(5)).
 GRACE_S: Final = 30.0
 #: The batch systems whose job scripts can be run in place, by the program that submits them.
 KNOWN: Final[Mapping[str, ModuleType]] = {system.SUBMIT: system for system in (slurm_script,)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptEnd:
-    """A line of the `LOG`: a script that ended by itself, well or not."""
+#: Takes the place of the program that submits.
+_SUBMITS_NOTHING: Final = "#!/bin/sh\n# the script is run within another job\nexit 0\n"
 
-    #: Number of its workpackage.
-    workpackage: int
-    #: Its benchmark's step.
-    step: str
-    #: The job in which it ran.
-    job: str
-    #: How long it took, in s.
-    seconds: float
+
+@contextlib.contextmanager
+def nothing_submitted(env: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """An environment in which JUBE makes its job scripts, and what it submits them by submits nothing."""
+    with tempfile.TemporaryDirectory(prefix="npc-submit-") as folder:
+        for program in KNOWN:
+            path = Path(folder, program)
+            path.write_text(_SUBMITS_NOTHING)
+            path.chmod(0o755)
+        yield {**env, "PATH": f"{folder}:{env.get('PATH', os.defpath)}"}
 
 
 def allocation_here(submit: str, env: Mapping[str, str] = os.environ) -> Allocation | None:
@@ -67,36 +70,32 @@ def request_of(workpackage: Workpackage) -> JobRequest:
     return wanted
 
 
-def ends(run: Path) -> list[ScriptEnd]:
-    """The scripts of a run that ended in a job for all, in their order; a damaged line is passed over."""
-    lines = list[ScriptEnd]()
-    with contextlib.suppress(OSError):
-        for line in read_text(run / LOG, "replace").splitlines():
-            with contextlib.suppress(ValueError, TypeError):
-                lines.append(ScriptEnd(**parse_json(line.encode())))
-    return lines
+def seconds_of(workpackage: Workpackage) -> float | None:
+    """How long its script took in a job for several (s); None where it has not ended by itself in one."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return float(parse_json((workpackage.folder / END).read_bytes())["seconds"])
+    return None
 
 
 def left(run: Path) -> list[Workpackage]:
     """The workpackages of a run whose scripts have not ended by themselves, in their order."""
-    ended = {end.workpackage for end in ends(run)}
     return [
         workpackage
         for workpackage in read_workpackages(run, WRITING_S)
-        if workpackage.started and not workpackage.done and workpackage.number not in ended
+        if workpackage.started and not workpackage.done and not (workpackage.folder / END).exists()
     ]
 
 
-def note_job(workpackages: Collection[Workpackage], job: str) -> None:
+def note_job(workpackages: Iterable[Workpackage], job: str) -> None:
     """Write down that these are measured by a job, in the words of a submission of their own."""
     for workpackage in workpackages:
         if submission := workpackage.submission():
             append_lines(workpackage.stdout(), KNOWN[submission.program].submitted(job) + "\n")
 
 
-def run_scripts(run: Path, given: Allocation, stop: Stop) -> None:
-    """Run all scripts that are left, until a stop."""
-    for workpackage in left(run):
+def run_scripts(workpackages: Iterable[Workpackage], given: Allocation, stop: Stop) -> None:
+    """Run their scripts one after the other, until a stop."""
+    for workpackage in workpackages:
         if stop.number is not None:
             return
         begun = time.monotonic()
@@ -108,11 +107,18 @@ def run_scripts(run: Path, given: Allocation, stop: Stop) -> None:
             return
         if status:
             _note_failure(workpackage, status, given)
-        taken_s = round(time.monotonic() - begun, 3)
-        end = ScriptEnd(
-            workpackage=workpackage.number, step=workpackage.step, job=given.job, seconds=taken_s
-        )
-        append_line(run / LOG, asdict(end))
+        end = {"job": given.job, "seconds": round(time.monotonic() - begun, 3)}
+        write_whole(workpackage.folder / END, json.dumps(end) + "\n")
+
+
+def _set_aside(workpackage: Workpackage) -> None:
+    """Move what an earlier job measured before it was ended to a folder of its own: a script makes its own."""
+    work = workpackage.folder / "work"
+    for log in sorted(work.glob(f"*/{LAUNCHES}")):
+        number = len(list(work.glob(f"{EARLIER}/*")))
+        place = work / EARLIER / str(number) / log.parent.name
+        place.parent.mkdir(parents=True)
+        log.parent.rename(place)
 
 
 def _run_script(workpackage: Workpackage, given: Allocation, stop: Stop) -> str:
@@ -121,6 +127,7 @@ def _run_script(workpackage: Workpackage, given: Allocation, stop: Stop) -> str:
     assert submission is not None
     if why := given.lacks(wanted):
         return f"unavailable: {why}"
+    _set_aside(workpackage)
     folder = submission.script.parent
     env = KNOWN[submission.program].variables(wanted, given, workpackage.folder, os.environ)
     with _outputs(folder, wanted, given.job) as (out, err):
@@ -149,7 +156,7 @@ def _outputs(folder: Path, wanted: JobRequest, job: str) -> Iterator[tuple[int, 
     """Descriptors of the files that a script prints to, as its head names them."""
     with contextlib.ExitStack() as opened:
         names = [name.replace("%j", job) for name in (wanted.output, wanted.error or wanted.output)]
-        files = [opened.enter_context(open(folder / name, "ab")) for name in names]
+        files = [opened.enter_context(open(folder / name, "ab", opener=no_link)) for name in names]
         yield files[0].fileno(), files[1].fileno()
 
 
@@ -162,15 +169,15 @@ def _interpreter(script: Path) -> list[str]:
 def _note_failure(workpackage: Workpackage, status: str, given: Allocation) -> None:
     """Record why it failed, and tell JUBE in its own way."""
     nodes = given.hosts[: workpackage.asked_nodes()]
-    reason = record_end(workpackage, status, ",".join(nodes))
+    record_end(workpackage, status, ",".join(nodes))
     error_file = workpackage.told_by("error_file") or workpackage.folder / "error"
     if not error_file.exists():
-        error_file.write_text(f"{reason}\n")
+        write_whole(error_file, f"{workpackage.recorded_reason()}\n")
 
 
 def main() -> None:
     """See the module's text."""
-    run = Path(sys.argv[1])
+    run, numbers = Path(sys.argv[1]), {int(word) for word in sys.argv[2:]}
     systems = (system.allocation(os.environ) for system in KNOWN.values())
     given = next(filter(None, systems), None)
     if given is None:
@@ -179,7 +186,8 @@ def main() -> None:
     if short_name(here) != short_name(given.hosts[0]):
         raise SystemExit(f"npc.jobs.in_place: {here} is not the first node of job {given.job}")
     with Stop().listening() as stop:
-        run_scripts(run, given, stop)
+        chosen = [workpackage for workpackage in left(run) if not numbers or workpackage.number in numbers]
+        run_scripts(chosen, given, stop)
         if stop.number is not None:
             raise SystemExit(128 + stop.number)
 

@@ -138,9 +138,11 @@ class RunWait:
         return self.stop.number is not None or time.monotonic() >= self.deadline
 
     def lives(self, workpackage: Workpackage) -> bool:
-        """Whether its job may still do something."""
-        job = self.jobs.get(workpackage.number)
-        return job is not None and not job.ended and not workpackage.recorded_reason()
+        """Whether its job may still do something for it; one job may have the scripts of several."""
+        job, done_file = self.jobs.get(workpackage.number), workpackage.told_by("done_file")
+        if job is None or job.ended or workpackage.recorded_reason():
+            return False
+        return done_file is None or not _is_there(done_file)
 
     def needs_jube(self, workpackages: Sequence[Workpackage]) -> bool:
         """Whether ``jube continue`` could do something. Not while Slurm is silent: it might submit."""
@@ -232,12 +234,12 @@ class RunWait:
         job = self.jobs.get(workpackage.number)
         if workpackage.failed:
             if job and job.ended and job.state != "COMPLETED":
-                _record(workpackage, _with_last_words(workpackage, _ending(job)), job.nodes)
+                record_end(workpackage, _ending(job), job.nodes)
             return False
         reason = self._verdict(workpackage, job)
         if not reason:
             return False
-        _record(workpackage, _with_last_words(workpackage, reason), job.nodes if job else "")
+        record_end(workpackage, reason, job.nodes if job else "")
         error_file = workpackage.told_by("error_file")
         if error_file is not None and error_file.parent.is_dir() and not error_file.exists():
             write_whole(error_file, f"{reason}\n")
@@ -375,20 +377,22 @@ def _job_to_ask(workpackage: Workpackage) -> BatchJob | None:
     return workpackage.batch_job()
 
 
-def _with_last_words(workpackage: Workpackage, reason: str) -> str:
-    words = workpackage.last_words()
-    if words.startswith("unavailable: "):  # the program itself said what it lacks
-        return words
-    return f"{reason}; last words: {words}" if words else reason
-
-
-def _record(workpackage: Workpackage, status: str, nodes: str = "") -> None:
-    """Write the reason file: the status, the nodes that the job had, then the end of what it printed."""
+def record_end(workpackage: Workpackage, reason: str, nodes: str = "") -> None:
+    """Write the reason file: the status with the job's last words, the nodes that it had, then the end of what
+    it printed."""
+    status = _with_last_words(workpackage, reason)
     text = f"{' '.join(status.split())}\n" + (f"{ON_NODES}{nodes}\n" if nodes else "")
     for path in workpackage.outputs()[:2]:
         lines = read_end(path).splitlines()[-_LAST_LINES:]
         text += f"\nthe end of {path.name}:\n" + "".join(f"  {line}\n" for line in lines)
     write_whole(workpackage.folder / REASON, text)
+
+
+def _with_last_words(workpackage: Workpackage, reason: str) -> str:
+    words = workpackage.last_words()
+    if words.startswith("unavailable: "):  # the program itself said what it lacks
+        return words
+    return f"{reason}; last words: {words}" if words else reason
 
 
 def verdict(workpackages: Sequence[Workpackage]) -> int:

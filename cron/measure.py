@@ -58,7 +58,9 @@ def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop)
     """
     night.mkdir(parents=True, exist_ok=True)
     out = night / part.name
-    words = [*part.words, "--platform", str(platform), "--output", str(out), "--limit", f"{limit_s:.0f}s"]
+    # a night that is a job itself has its node only for that
+    words = [*part.words, *([] if "--one-job" in part.words else ["--submit"])]
+    words += ["--platform", str(platform), "--output", str(out), "--limit", f"{limit_s:.0f}s"]
     with open(log_of(night, part), "ab", opener=no_link) as log:
         process = _start(["characterise", *words], log)
         if not stop.wait_for(process, limit_s + SLACK_S):
@@ -123,7 +125,7 @@ def cancel_open_jobs(out: Path) -> tuple[JobId, ...]:
     with contextlib.suppress(NoRun, SchedulerUnavailable, FileNotFoundError):
         for workpackage in read_workpackages(find_run(out)):
             job = workpackage.batch_job() if workpackage.is_open else None
-            if job:
+            if job and job not in cancelled:  # one may be that of several
                 job.scheduler.cancel(job.number, job.cluster)
                 cancelled.append(job)
         deadline = time.monotonic() + END_S

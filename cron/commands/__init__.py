@@ -43,6 +43,10 @@ of_settings = click.option(
 of_limit = click.option(
     "--limit", type=Duration(), help="Do not wait longer for jobs: 90s, 10m, 2h (default: never)."
 )
+of_one_job = click.option(
+    "--one-job", is_flag=True,
+    help="All benchmarks in one job, one after the other, instead of a job each (docs/cluster.md).",
+)  # fmt: skip
 of_each_node = click.option(
     "--each-node", is_flag=True,
     help="Measure every node of the partition: by itself, and with another one (docs/nightly.md).",
@@ -85,6 +89,17 @@ def chosen(
     folder = platform_folder(home, platform)
     file = benchmark_file(home, benchmark) if benchmark else None
     return home, folder, file, environment_of_settings(home, folder, given, file)
+
+
+def check_one_job(platform: Path) -> None:
+    """Raises click.UsageError where --one-job is no way to measure the platform."""
+    from npc.jobs.in_place import KNOWN
+    from npc.jobs.suite import submit_command
+
+    if (command := submit_command(platform)) not in KNOWN:
+        takes = f"submits by {command}" if command else "does not say how it submits"
+        known = " and ".join(KNOWN)
+        raise click.UsageError(f"--one-job is for platforms that submit by {known}; {platform.name} {takes}")
 
 
 def rotation_of(

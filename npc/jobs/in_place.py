@@ -60,6 +60,14 @@ def allocation_here(submit: str, env: Mapping[str, str] = os.environ) -> Allocat
     return given
 
 
+def on_first_node(given: Allocation) -> list[str]:
+    """What stands before a command that is to run on an allocation's first node; nothing on that node."""
+    words: list[str] = next(
+        system.on_first_node(given) for system in KNOWN.values() if system.allocation(os.environ)
+    )
+    return words
+
+
 def request_of(workpackage: Workpackage) -> JobRequest:
     """What its job script asks for. Raises `UnreadableScript`."""
     submission = workpackage.submission()
@@ -112,7 +120,7 @@ def run_scripts(workpackages: Iterable[Workpackage], given: Allocation, stop: St
 
 
 def _set_aside(workpackage: Workpackage) -> None:
-    """Move what an earlier job measured before it was ended to a folder of its own: a script makes its own."""
+    """Move what an earlier job measured before it was ended to another folder: a script makes its own."""
     work = workpackage.folder / "work"
     for log in sorted(work.glob(f"*/{LAUNCHES}")):
         number = len(list(work.glob(f"{EARLIER}/*")))

@@ -6,6 +6,7 @@ sbatch(1): the options of the ``#SBATCH`` lines, "OUTPUT ENVIRONMENT VARIABLES".
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -120,12 +121,12 @@ def variables(wanted: JobRequest, given: Allocation, folder: Path, env: Mapping[
     return of_job
 
 
-def on_first_node(given: Allocation, here: str) -> list[str]:
+def on_first_node(given: Allocation) -> list[str]:
     """What stands before a command that is to run on the first node of an allocation; nothing on that node.
 
-    here: this host's name. A shell of ``salloc`` may be on the login node.
+    A shell of ``salloc`` may be on the login node.
     """
-    if short_name(here) == short_name(given.hosts[0]):
+    if short_name(os.uname().nodename) == short_name(given.hosts[0]):
         return []
     step = ["--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={given.hosts[0]}"]
     return ["srun", *step, "--mpi=none", "--cpu-bind=none", "--kill-on-bad-exit=0"]

@@ -378,8 +378,8 @@ def _job_to_ask(workpackage: Workpackage) -> BatchJob | None:
 
 
 def record_end(workpackage: Workpackage, reason: str, nodes: str = "") -> None:
-    """Write the reason file: the status with the job's last words, the nodes that it had, then the end of what
-    it printed."""
+    """Write the reason file: the status with the job's last words, the nodes that it had, then the end of
+    what it printed."""
     status = _with_last_words(workpackage, reason)
     text = f"{' '.join(status.split())}\n" + (f"{ON_NODES}{nodes}\n" if nodes else "")
     for path in workpackage.outputs()[:2]:

@@ -217,6 +217,12 @@ class Workpackage:
         path = self.folder / "work" / (folder or "") / script
         return Submission(Path(program).name, tuple(words), path) if path.is_file() else None
 
+    def forget_end(self) -> None:
+        """Take away what says that it failed: another job runs its script once more."""
+        for path in (self.told_by("error_file"), self.folder / "error", self.folder / REASON):
+            if path is not None:
+                path.unlink(missing_ok=True)
+
     def note_submission(self) -> None:
         """Note for JUBE what it could not note itself if it was killed right after sbatch had taken the job:
         it would submit a second one into the same folder."""

@@ -68,8 +68,9 @@ class Characterisation:
 
     @property
     def question(self) -> dict[str, object]:
-        """What is to be measured, by which a run of the same is known."""
+        """What is to be measured, by which a run of the same is known; not for how long."""
         settings = {name: value for name, value in self.env.items() if name.startswith("NPC_")}
+        settings.pop("NPC_TIMELIMIT", None)
         return {
             "file": str(self.file), "platform": str(self.platform), "tags": list(self.tags),
             "settings": settings,

@@ -23,10 +23,11 @@ from npc.errors import CommandFailed
 from npc.files import parse_json, read_bytes, write_whole
 from npc.jobs import in_place, session
 from npc.jobs.allocation import Allocation, JobRequest, UnreadableScript
-from npc.jobs.progress import Display, rows_of
+from npc.jobs.progress import Display
+from npc.jobs.scheduler import Job
 from npc.jobs.schedulers import KNOWN
 from npc.jobs.stop import Stop
-from npc.jobs.wait import Patience, RunWait
+from npc.jobs.wait import WRITING_S, Patience, RunWait
 from npc.jobs.workpackages import NoRun, Workpackage, find_run, read_workpackages
 from npc.machine.command import last_line
 from npc.python import python
@@ -94,8 +95,10 @@ def submit(run: Path, env: Mapping[str, str]) -> str:
     workpackages = in_place.left(run)
     requests = _requests(workpackages)
     shape = shape_of(requests.values(), workpackages)
-    limit_s, why = limit_of(run, workpackages, requests, env.get("NPC_TIMELIMIT", ""))
     system = in_place.KNOWN[shape.submit]
+    limit_s, why = system.limit_s(env.get("NPC_TIMELIMIT", "")), "as it was set"
+    if limit_s is None:
+        limit_s, why = limit_of(run, workpackages, requests)
     lines = system.head(shape.nodes, shape.cpus, limit_s, run / OUTPUT, shape.others)
     command = shlex.join(python("-m", "npc.jobs.in_place", run))
     lines = [
@@ -131,17 +134,19 @@ def measure_here(run: Path, given: Allocation, wait: RunWait) -> None:
             raise CommandFailed(f"{run}: nothing more can be measured in job {given.job}")
         before = numbers
         in_place.note_job(workpackages, given.job)
+        job = Job(id=given.job, state="RUNNING", nodes=",".join(given.hosts))
+        wait.jobs = dict.fromkeys(numbers, job)
         command = [*in_place.on_first_node(given), *python("-m", "npc.jobs.in_place", run)]
         process = subprocess.Popen(command, env=wait.env, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
             while not wait.stop.wait_for(process, _LOOK_S) and wait.stop.number is None:
-                wait.display.show(rows_of(run))
+                wait.show(read_workpackages(run, WRITING_S))
         finally:
             session.end(process.pid, 2 * in_place.GRACE_S)
             process.wait()
         if wait.stop.number is None:
-            wait.drive()
-            wait.show(read_workpackages(run))
+            wait.drive()  # not before: JUBE would take CPUs of the node that is measured
+            wait.show(read_workpackages(run, WRITING_S))
 
 
 def shape_of(requests: Collection[JobRequest], workpackages: Iterable[Workpackage]) -> JobShape:
@@ -162,21 +167,17 @@ def shape_of(requests: Collection[JobRequest], workpackages: Iterable[Workpackag
 
 
 def limit_of(
-    run: Path, workpackages: Sequence[Workpackage], requests: Mapping[int, JobRequest], given: str
+    run: Path, workpackages: Sequence[Workpackage], requests: Mapping[int, JobRequest]
 ) -> tuple[float, str]:
-    """The time limit (s) of a job for all, and why it is this. given: the user's; empty if there is none."""
-    own = [requests[workpackage.number].limit_s for workpackage in workpackages]
-    if given and all(own):
-        return max(filter(None, own)), "as it was set"
-    earlier = _earlier_seconds(run)
+    """The time limit (s) of a job for all, and why it is this. requests: by number of the workpackage."""
+    earlier, expected_s = _earlier_seconds(run), 0.0
     known = sum(workpackage.step in earlier for workpackage in workpackages)
-    expected_s = sum(
-        min(limit_s or inf, _expected_s(workpackage, earlier, limit_s))
-        for workpackage, limit_s in zip(workpackages, own, strict=True)
-    )
+    for workpackage in workpackages:
+        own_limit_s = requests[workpackage.number].limit_s
+        expected_s += min(own_limit_s or inf, _expected_s(workpackage, earlier, own_limit_s))
     limit_s = _STEP_S * -(-(_MARGIN * expected_s + _ENDS_S) // _STEP_S)
-    from_runs = f", {known} of them from earlier runs" if known else ""
-    return limit_s, f"twice what they take as far as is known{from_runs}"
+    source = f"as {known} of them did in earlier runs" if known else "as the catalogue has it"
+    return limit_s, f"twice what they take, {source}"
 
 
 def _text(question: object) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -26,13 +27,11 @@ from npc.jobs.allocation import Allocation, JobRequest, UnreadableScript
 from npc.jobs.scheduler import Job
 from npc.jobs.stop import Stop
 from npc.jobs.wait import WRITING_S, record_end
-from npc.jobs.workpackages import EARLIER, Workpackage, read_workpackages
+from npc.jobs.workpackages import EARLIER, IN_ANOTHER_JOB, SCRIPT_END, Workpackage, read_workpackages
 from npc.machine.fabric import short_name
 from npc.records.launch import LAUNCHES
 from npc.records.units import format_duration
 
-#: In a workpackage's folder: how long its script took that has ended by itself, well or not.
-END: Final = "script_end.json"
 #: As long as Slurm gives them (KillWait, slurm.conf(5)).
 GRACE_S: Final = 30.0
 #: The batch systems whose job scripts can be run in place, by the program that submits them.
@@ -40,7 +39,7 @@ KNOWN: Final[Mapping[str, ModuleType]] = {system.SUBMIT: system for system in (s
 
 
 #: Takes the place of the program that submits.
-_SUBMITS_NOTHING: Final = "#!/bin/sh\n# the script is run within another job\nexit 0\n"
+_SUBMITS_NOTHING: Final = f"#!/bin/sh\necho '{IN_ANOTHER_JOB}'\n"
 
 
 @contextlib.contextmanager
@@ -81,7 +80,7 @@ def request_of(workpackage: Workpackage) -> JobRequest:
 def seconds_of(workpackage: Workpackage) -> float | None:
     """How long its script took in a job for several (s); None where it has not ended by itself in one."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return float(parse_json((workpackage.folder / END).read_bytes())["seconds"])
+        return float(parse_json((workpackage.folder / SCRIPT_END).read_bytes())["seconds"])
     return None
 
 
@@ -90,7 +89,7 @@ def left(run: Path) -> list[Workpackage]:
     return [
         workpackage
         for workpackage in read_workpackages(run, WRITING_S)
-        if workpackage.started and not workpackage.done and not (workpackage.folder / END).exists()
+        if workpackage.started and not workpackage.done and not (workpackage.folder / SCRIPT_END).exists()
     ]
 
 
@@ -116,7 +115,7 @@ def run_scripts(workpackages: Iterable[Workpackage], given: Allocation, stop: St
         if status:
             _note_failure(workpackage, status, given)
         end = {"job": given.job, "seconds": round(time.monotonic() - begun, 3)}
-        write_whole(workpackage.folder / END, json.dumps(end) + "\n")
+        write_whole(workpackage.folder / SCRIPT_END, json.dumps(end) + "\n")
 
 
 def _set_aside(workpackage: Workpackage) -> None:
@@ -143,7 +142,9 @@ def _run_script(workpackage: Workpackage, given: Allocation, stop: Stop) -> str:
             [*_interpreter(submission.script), str(submission.script)],
             cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
         )  # fmt: skip
-        ended = stop.wait_for(process, wanted.limit_s or float("inf"))
+        # a limit that the user sets is that of the job for all
+        own_limit_s = None if os.environ.get("NPC_TIMELIMIT") else wanted.limit_s
+        ended = stop.wait_for(process, own_limit_s or math.inf)
         session.end(process.pid, GRACE_S)
         code = process.wait()
     done_file = workpackage.told_by("done_file")

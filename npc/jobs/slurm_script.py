@@ -63,7 +63,7 @@ def request(text: str, words: Sequence[str] = ()) -> JobRequest:
         tasks=tasks,
         tasks_per_node=given.ntasks_per_node or -(-tasks // number),
         cpus_per_task=given.cpus_per_task or 1,
-        limit_s=_limit_s(given.time),
+        limit_s=limit_s(given.time),
         output=given.output or "slurm-%j.out",
         error=given.error,
         others=tuple(others),
@@ -142,7 +142,7 @@ def _head(text: str) -> list[str]:
     return lines
 
 
-def _limit_s(clock: str) -> float | None:
+def limit_s(clock: str) -> float | None:
     """Seconds of a limit as ``--time`` has it; None of none (sbatch(1): minutes, D-H, D-H:M among others)."""
     if clock.isdecimal():
         return 60.0 * int(clock)

@@ -25,7 +25,7 @@ from npc.errors import CommandFailed
 from npc.files import no_link, read_bytes, read_end, replacing, write_whole
 from npc.jobs import jube, slurm
 from npc.jobs.progress import Display, WorkpackageRow, row_of
-from npc.jobs.scheduler import Job, SchedulerUnavailable
+from npc.jobs.scheduler import Job, JobId, SchedulerUnavailable
 from npc.jobs.schedulers import KNOWN
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import ON_NODES, REASON, BatchJob, NoRun, Workpackage, read_workpackages
@@ -180,8 +180,17 @@ class RunWait:
         return whole
 
     def rows(self, workpackages: Sequence[Workpackage]) -> list[WorkpackageRow]:
-        """The workpackages with what is known of their jobs."""
-        return [row_of(workpackage, self.jobs.get(workpackage.number)) for workpackage in workpackages]
+        """The workpackages with what is known of their jobs. A job runs its scripts one after the other."""
+        rows, at_work = list[WorkpackageRow](), set[JobId]()
+        for workpackage in workpackages:
+            job = self.jobs.get(workpackage.number)
+            row = row_of(workpackage, job)
+            if job and row.state == "running":
+                if job.id in at_work:
+                    row = dataclasses.replace(row, state="waiting")
+                at_work.add(job.id)
+            rows.append(row)
+        return rows
 
     def show(self, workpackages: Sequence[Workpackage]) -> None:
         """The table, or what has changed."""

@@ -34,6 +34,10 @@ CONFIGURATION: Final = "configuration.xml"
 REASON: Final = "reason.txt"
 #: How its second line begins where the job had nodes.
 ON_NODES: Final = "on nodes: "
+#: In a workpackage's folder: how long its script took that has ended by itself in a job for several.
+SCRIPT_END: Final = "script_end.json"
+#: What stands in the place of a submission where another job runs the script.
+IN_ANOTHER_JOB: Final = "npc: another job runs this script"
 #: In a workpackage's ``work``: folders with what its script had measured when its job was ended early, and
 #: another job ran it once more.
 EARLIER: Final = "earlier"
@@ -138,12 +142,14 @@ class Workpackage:
         return self.started and not self.done and not self.failed
 
     def state(self) -> str:
-        """``done``, ``failed``, ``running`` (started, in whatever way it goes on) or ``waiting``."""
-        if self.done:
-            return "done"
-        if self.failed:
+        """``done``, ``failed``, ``running`` (started, in whatever way it goes on) or ``waiting``; in a job for
+        several also before JUBE sees it."""
+        script_ended = (self.folder / SCRIPT_END).exists()
+        if self.failed or (script_ended and self.recorded_reason()):
             return "failed"
-        return "running" if self.started else "waiting"
+        if self.done or script_ended:
+            return "done"
+        return "running" if self.started and not self.awaits_job else "waiting"
 
     @property
     def unavailable(self) -> bool:
@@ -242,10 +248,18 @@ class Workpackage:
                 return BatchJob(*job, scheduler)
         return None
 
+    @property
+    def awaits_job(self) -> bool:
+        """Whether another job is to run its script, and is not submitted yet."""
+        with contextlib.suppress(OSError):
+            return read_text(self.stdout(), "replace").strip() == IN_ANOTHER_JOB
+        return False
+
     def submitted_elsewhere(self) -> str:
         """The command by which its job was given to a batch system that is not known; empty for others."""
         submit = self.parameters.get("submit", "").split()
-        unknown = bool(submit) and bool(self.pending_do()) and not self.submitted_by_a_shell()
+        started = bool(submit) and self.pending_do() is not None
+        unknown = started and not self.submitted_by_a_shell() and not self.awaits_job
         return Path(submit[0]).name if unknown and not self.batch_job() else ""
 
     def submitted_by_a_shell(self) -> bool:

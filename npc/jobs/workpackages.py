@@ -142,8 +142,8 @@ class Workpackage:
         return self.started and not self.done and not self.failed
 
     def state(self) -> str:
-        """``done``, ``failed``, ``running`` (started, in whatever way it goes on) or ``waiting``; in a job for
-        several also before JUBE sees it."""
+        """``done``, ``failed``, ``running`` (started, in whatever way it goes on) or ``waiting``; in a job
+        for several also before JUBE sees it."""
         script_ended = (self.folder / SCRIPT_END).exists()
         if self.failed or (script_ended and self.recorded_reason()):
             return "failed"

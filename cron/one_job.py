@@ -11,7 +11,7 @@ import contextlib
 import json
 import shlex
 import subprocess
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -94,7 +94,8 @@ def submit(run: Path, env: Mapping[str, str]) -> str:
     """Submit the job for what is left of a run; a sentence on it. Raises CommandFailed."""
     workpackages = in_place.left(run)
     requests = _requests(workpackages)
-    shape = shape_of(requests.values(), workpackages)
+    program = next(filter(None, map(Workpackage.submission, workpackages))).program
+    shape = shape_of(requests.values(), program)
     system = in_place.KNOWN[shape.submit]
     limit_s, why = system.limit_s(env.get("NPC_TIMELIMIT", "")), "as it was set"
     if limit_s is None:
@@ -149,10 +150,11 @@ def measure_here(run: Path, given: Allocation, wait: RunWait) -> None:
             wait.show(read_workpackages(run, WRITING_S))
 
 
-def shape_of(requests: Collection[JobRequest], workpackages: Iterable[Workpackage]) -> JobShape:
-    """What the one job asks for. Raises CommandFailed where scripts ask for different things."""
-    submissions = filter(None, map(Workpackage.submission, workpackages))
-    program = next(submission.program for submission in submissions)
+def shape_of(requests: Collection[JobRequest], submit: str) -> JobShape:
+    """What the one job asks for. Raises CommandFailed where scripts ask for different things.
+
+    submit: the program that submits it.
+    """
     others: dict[str, str] = {}
     for request in sorted(requests, key=lambda request: -request.nodes):
         for line in request.others:
@@ -163,7 +165,7 @@ def shape_of(requests: Collection[JobRequest], workpackages: Iterable[Workpackag
                     "without --one-job, or a call of each part by --tag"
                 )
     nodes, cpus = (max(getattr(request, name) for request in requests) for name in ("nodes", "cpus_per_node"))
-    return JobShape(program, nodes, cpus, tuple(others.values()))
+    return JobShape(submit, nodes, cpus, tuple(others.values()))
 
 
 def limit_of(

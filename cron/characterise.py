@@ -166,10 +166,12 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
         click.echo(f"run: {named}   {time.monotonic() - begun:.0f} s")
         if records:
             click.echo(f"next: {own('npc')} report {shlex.quote(named)}   everything on one page")
-    if what.one_job and (rest := in_place.left(run)) and not one_job.job_goes_on(run):
-        names = ", ".join(workpackage.name for workpackage in rest)
-        click.echo(f"left, because the job was ended: {names}; the same command measures them", err=True)
     goes_on = any(workpackage.is_open and workpackage.batch_job() for workpackage in workpackages)
+    if what.one_job and (rest := in_place.left(run)):
+        goes_on = not what.allocation and one_job.job_goes_on(run)
+        names = ", ".join(workpackage.name for workpackage in rest)
+        if not goes_on:
+            click.echo(f"not measured yet: {names}; the same command measures them", err=True)
     later = (
         f"; its jobs go on: npc records wait {run}; npc records collect {run}; npc roofline {run}"
         if goes_on

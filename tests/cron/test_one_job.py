@@ -106,7 +106,7 @@ def test_what_a_job_has_left_at_its_time_limit_is_measured_by_the_next_call(
     out, err = process.communicate(timeout=120)
     assert process.returncode == 6, out + err
     assert "its time limit is 3 min, as it was set" in err
-    assert "left, because the job was ended: memory 2, fft 3; the same command measures them" in err
+    assert "not measured yet: memory 2, fft 3; the same command measures them" in err
     first = read_run(run)
     assert {record.benchmark for record in first if record.ok} == {"iperf3", "stream"}
     lost = {record.benchmark: record.status for record in first if not record.ok}
@@ -147,6 +147,7 @@ def test_in_an_allocation_nothing_is_submitted_and_a_stop_costs_what_was_at_work
     ended = cluster.run("head", salloc, env=environment(folder, NPC_SAMPLES="4"), timeout=200)
     (job,) = jobs(cluster) - before
     assert "first 143" in ended.stdout and "second 0" in ended.stdout, ended.stdout + ended.stderr
+    assert "stopped: what had been measured is collected\n" in ended.stderr, "no job goes on"
     assert f"the nodes of job {job}" in ended.stderr and "3 workpackages left" in ended.stderr
     records = read_run(run)
     assert {record.status for record in records} == {"ok"} and {record.job for record in records} == {job}

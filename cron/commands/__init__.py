@@ -43,10 +43,6 @@ of_settings = click.option(
 of_limit = click.option(
     "--limit", type=Duration(), help="Do not wait longer for jobs: 90s, 10m, 2h (default: never)."
 )
-of_one_job = click.option(
-    "--one-job", is_flag=True,
-    help="All benchmarks in one job, one after the other, instead of a job each (docs/cluster.md).",
-)  # fmt: skip
 of_each_node = click.option(
     "--each-node", is_flag=True,
     help="Measure every node of the partition: by itself, and with another one (docs/nightly.md).",

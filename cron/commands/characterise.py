@@ -18,7 +18,6 @@ from npc.cron.commands import (
     of_each_node,
     of_limit,
     of_node_benchmarks,
-    of_one_job,
     of_platform,
     of_settings,
     of_tags,
@@ -27,7 +26,7 @@ from npc.cron.commands import (
 from npc.files import cannot_write
 
 if TYPE_CHECKING:
-    from npc.jobs.allocation import Allocation
+    from npc.jobs.allocation import NodeAllocation
 
 
 @click.command(short_help="Measure this machine or a cluster; show its ceilings.")
@@ -37,7 +36,10 @@ if TYPE_CHECKING:
 @of_benchmark
 @click.option("--output", type=PathParameter(file_okay=False), help="Where runs go (default: runs/).")
 @of_limit
-@of_one_job
+@click.option(
+    "--one-job", is_flag=True,
+    help="All benchmarks in one job, one after the other, instead of a job each (docs/cluster.md).",
+)  # fmt: skip
 @click.option(
     "--submit",
     is_flag=True,
@@ -114,7 +116,7 @@ def characterise(
     sys.exit(code)
 
 
-def _allocation(platform: Path) -> Allocation | None:
+def _allocation(platform: Path) -> NodeAllocation | None:
     """The nodes of the job that this command is in, if that is of the platform's batch system."""
     from npc.jobs.in_place import allocation_here
     from npc.jobs.suite import submit_command

@@ -20,7 +20,6 @@ from npc.cron.commands import (
     of_each_node,
     of_history,
     of_node_benchmarks,
-    of_one_job,
     of_platform,
     of_settings,
     of_tags,
@@ -59,7 +58,10 @@ NIGHTS: Final = "runs/nightly"
     "--budget", type=Duration(),
     help="Node time that its jobs may take, nodes times hours as Slurm bills them: 10m, 8h (default: any).",
 )  # fmt: skip
-@of_one_job
+@click.option(
+    "--one-job", cls=RareOption, is_flag=True,
+    help="Each measurement of the night in one job instead of a job a benchmark (docs/cluster.md).",
+)  # fmt: skip
 @of_each_node
 @click.option(
     "--within", cls=RareOption, type=click.IntRange(1), default=14, show_default=True,

@@ -25,7 +25,7 @@ from npc import catalogue, locks
 from npc.cron import one_job
 from npc.files import no_link, read_end, read_text
 from npc.jobs import in_place, jube, wait
-from npc.jobs.allocation import NodeAllocation
+from npc.jobs.allocation import JobAllocation
 from npc.jobs.progress import Display, rows_of
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import Workpackage, read_workpackages
@@ -64,7 +64,7 @@ class Characterisation:
     #: Whether one job measures all, or this process does in the allocation that it is in.
     one_job: bool = False
     #: That allocation, in which nothing more is submitted; None where jobs are.
-    allocation: NodeAllocation | None = None
+    allocation: JobAllocation | None = None
 
     @property
     def question(self) -> dict[str, object]:

@@ -22,7 +22,7 @@ from npc.cron.costs import between_launches, jobs_of
 from npc.errors import CommandFailed
 from npc.files import parse_json, read_bytes, write_whole
 from npc.jobs import in_place, session
-from npc.jobs.allocation import NodeAllocation, JobRequest, UnreadableScript
+from npc.jobs.allocation import JobAllocation, JobRequest, UnreadableScript
 from npc.jobs.progress import Display
 from npc.jobs.scheduler import Job
 from npc.jobs.schedulers import KNOWN
@@ -126,7 +126,7 @@ def submit(run: Path, env: Mapping[str, str]) -> str:
     )
 
 
-def measure_here(run: Path, given: NodeAllocation, wait: RunWait) -> None:
+def measure_here(run: Path, given: JobAllocation, wait: RunWait) -> None:
     """Measure what is left of a run on the nodes of this allocation, and what depends on it, until a stop."""
     before: list[int] = []
     while wait.stop.number is None and (workpackages := in_place.left(run)):

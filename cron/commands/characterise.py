@@ -26,7 +26,7 @@ from npc.cron.commands import (
 from npc.files import cannot_write
 
 if TYPE_CHECKING:
-    from npc.jobs.allocation import NodeAllocation
+    from npc.jobs.allocation import JobAllocation
 
 
 @click.command(short_help="Measure this machine or a cluster; show its ceilings.")
@@ -116,7 +116,7 @@ def characterise(
     sys.exit(code)
 
 
-def _allocation(platform: Path) -> NodeAllocation | None:
+def _allocation(platform: Path) -> JobAllocation | None:
     """The nodes of the job that this command is in, if that is of the platform's batch system."""
     from npc.jobs.in_place import allocation_here
     from npc.jobs.suite import submit_command

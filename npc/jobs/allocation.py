@@ -37,7 +37,7 @@ class JobRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeAllocation:
+class JobAllocation:
     """The nodes that a job has."""
 
     #: The number of the job, or the name that the batch system has for it.

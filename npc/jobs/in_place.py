@@ -23,7 +23,7 @@ from typing import Final
 
 from npc.files import append_lines, no_link, parse_json, read_text, write_whole
 from npc.jobs import session, slurm_script
-from npc.jobs.allocation import NodeAllocation, JobRequest, UnreadableScript
+from npc.jobs.allocation import JobAllocation, JobRequest, UnreadableScript
 from npc.jobs.scheduler import Job
 from npc.jobs.stop import Stop
 from npc.jobs.wait import WRITING_S, record_end
@@ -53,13 +53,13 @@ def nothing_submitted(env: Mapping[str, str]) -> Iterator[dict[str, str]]:
         yield {**env, "PATH": f"{folder}:{env.get('PATH', os.defpath)}"}
 
 
-def allocation_here(submit: str, env: Mapping[str, str] = os.environ) -> NodeAllocation | None:
+def allocation_here(submit: str, env: Mapping[str, str] = os.environ) -> JobAllocation | None:
     """That of the job that this process is in, of the batch system that has `submit`; None outside of one."""
-    given: NodeAllocation | None = KNOWN[submit].allocation(env) if submit in KNOWN else None
+    given: JobAllocation | None = KNOWN[submit].allocation(env) if submit in KNOWN else None
     return given
 
 
-def on_first_node(given: NodeAllocation) -> list[str]:
+def on_first_node(given: JobAllocation) -> list[str]:
     """What stands before a command that is to run on an allocation's first node; nothing on that node."""
     words: list[str] = next(
         system.on_first_node(given) for system in KNOWN.values() if system.allocation(os.environ)
@@ -100,7 +100,7 @@ def note_job(workpackages: Iterable[Workpackage], job: str) -> None:
             append_lines(workpackage.stdout(), KNOWN[submission.program].submitted(job) + "\n")
 
 
-def run_scripts(workpackages: Iterable[Workpackage], given: NodeAllocation, stop: Stop) -> None:
+def run_scripts(workpackages: Iterable[Workpackage], given: JobAllocation, stop: Stop) -> None:
     """Run their scripts one after the other, until a stop."""
     for workpackage in workpackages:
         if stop.number is not None:
@@ -128,7 +128,7 @@ def _set_aside(workpackage: Workpackage) -> None:
         log.parent.rename(place)
 
 
-def _run_script(workpackage: Workpackage, given: NodeAllocation, stop: Stop) -> str:
+def _run_script(workpackage: Workpackage, given: JobAllocation, stop: Stop) -> str:
     """Run a script to its end, its limit, or a stop; why it failed, empty where its done file is there."""
     submission, wanted = workpackage.submission(), request_of(workpackage)
     assert submission is not None
@@ -175,7 +175,7 @@ def _interpreter(script: Path) -> list[str]:
     return first[2:].split() if first.startswith("#!") else ["/bin/sh"]
 
 
-def _note_failure(workpackage: Workpackage, status: str, given: NodeAllocation) -> None:
+def _note_failure(workpackage: Workpackage, status: str, given: JobAllocation) -> None:
     """Record why it failed, and tell JUBE in its own way."""
     nodes = given.hosts[: workpackage.asked_nodes()]
     record_end(workpackage, status, ",".join(nodes))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from npc.jobs.allocation import NodeAllocation, JobRequest, UnreadableScript
+from npc.jobs.allocation import JobAllocation, JobRequest, UnreadableScript
 from npc.jobs.scheduler import seconds
 from npc.machine.fabric import expand, short_name
 
@@ -80,7 +80,7 @@ def head(nodes: int, cpus: int, limit_s: float, output: Path, others: Sequence[s
     ]
 
 
-def allocation(env: Mapping[str, str]) -> NodeAllocation | None:
+def allocation(env: Mapping[str, str]) -> JobAllocation | None:
     """That of the job in which a process with these variables runs; None outside of one."""
     job, nodelist = env.get("SLURM_JOB_ID", ""), env.get("SLURM_JOB_NODELIST", "")
     if not job.isdecimal() or not nodelist or "SLURM_HET_SIZE" in env:
@@ -88,7 +88,7 @@ def allocation(env: Mapping[str, str]) -> NodeAllocation | None:
     cpus = []
     for number, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", env.get("SLURM_JOB_CPUS_PER_NODE", "")):
         cpus += [int(number)] * int(times or 1)
-    return NodeAllocation(job=job, hosts=tuple(expand(nodelist)), cpus=tuple(cpus))
+    return JobAllocation(job=job, hosts=tuple(expand(nodelist)), cpus=tuple(cpus))
 
 
 def submitted(job: str) -> str:
@@ -97,7 +97,7 @@ def submitted(job: str) -> str:
 
 
 def variables(
-    wanted: JobRequest, given: NodeAllocation, folder: Path, env: Mapping[str, str]
+    wanted: JobRequest, given: JobAllocation, folder: Path, env: Mapping[str, str]
 ) -> dict[str, str]:
     """The environment of a script that has the first nodes of an allocation for itself.
 
@@ -123,7 +123,7 @@ def variables(
     return of_job
 
 
-def on_first_node(given: NodeAllocation) -> list[str]:
+def on_first_node(given: JobAllocation) -> list[str]:
     """What stands before a command that is to run on the first node of an allocation; nothing on that node.
 
     A shell of ``salloc`` may be on the login node.

@@ -12,7 +12,7 @@ import pytest
 from npc.cron.one_job import shape_of
 from npc.errors import CommandFailed
 from npc.jobs import in_place
-from npc.jobs.allocation import NodeAllocation, UnreadableScript
+from npc.jobs.allocation import JobAllocation, UnreadableScript
 from npc.jobs.slurm_script import allocation, head, limit_s, request, variables
 from npc.jobs.workpackages import EARLIER, read_workpackages
 from npc.python import python
@@ -28,7 +28,7 @@ SCRIPT = """#!/bin/bash
 echo begins
 #SBATCH --nodes=9
 """
-TWO = NodeAllocation(job="7", hosts=("n1", "n2"), cpus=(8, 8))
+TWO = JobAllocation(job="7", hosts=("n1", "n2"), cpus=(8, 8))
 
 
 def test_a_script_asks_for_what_stands_in_its_head_and_on_the_command_line() -> None:
@@ -92,7 +92,7 @@ def test_a_script_gets_the_variables_of_a_job_of_its_own_and_none_of_the_job_for
 def test_an_allocation_says_what_it_lacks() -> None:
     assert TWO.lacks(request(SCRIPT.format(nodes=2))) == ""
     assert TWO.lacks(request(SCRIPT.format(nodes=3))) == "it needs 3 nodes, job 7 has 2"
-    small = NodeAllocation(job="7", hosts=("n1",), cpus=(2,))
+    small = JobAllocation(job="7", hosts=("n1",), cpus=(2,))
     assert small.lacks(request(SCRIPT.format(nodes=1))) == "it needs 8 CPUs of a node, job 7 has 2"
 
 

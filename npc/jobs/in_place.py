@@ -48,7 +48,7 @@ def nothing_submitted(env: Mapping[str, str]) -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="npc-submit-") as folder:
         for program in KNOWN:
             path = Path(folder, program)
-            path.write_text(_SUBMITS_NOTHING)
+            write_whole(path, _SUBMITS_NOTHING)
             path.chmod(0o755)
         yield {**env, "PATH": f"{folder}:{env.get('PATH', os.defpath)}"}
 

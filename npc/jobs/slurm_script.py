@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
+from npc.files import write_whole
 from npc.jobs.allocation import JobAllocation, JobRequest, UnreadableScript
 from npc.jobs.scheduler import seconds
 from npc.machine.fabric import expand, short_name
@@ -118,7 +119,7 @@ def variables(
         of_job["SLURM_OVERLAP"] = "1"
         if number == 1:
             nodes = folder / "nodes"
-            nodes.write_text(f"{hosts[0]}\n" * wanted.tasks)
+            write_whole(nodes, f"{hosts[0]}\n" * wanted.tasks)
             of_job["SLURM_HOSTFILE"] = str(nodes.absolute())
     return of_job
 

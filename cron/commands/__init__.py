@@ -87,6 +87,17 @@ def chosen(
     return home, folder, file, environment_of_settings(home, folder, given, file)
 
 
+def check_one_job(platform: Path) -> None:
+    """Raises click.UsageError where --one-job is no way to measure the platform."""
+    from npc.jobs.in_place import KNOWN
+    from npc.jobs.suite import submit_command
+
+    if (command := submit_command(platform)) not in KNOWN:
+        takes = f"submits by {command}" if command else "does not say how it submits"
+        known = " and ".join(KNOWN)
+        raise click.UsageError(f"--one-job is for platforms that submit by {known}; {platform.name} {takes}")
+
+
 def rotation_of(
     platform: Path, given: Sequence[str], within: int, at_once: int, benchmarks: Sequence[str]
 ) -> NodeRotation:

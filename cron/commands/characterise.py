@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from npc.commands.parameters import PathParameter
 from npc.cron.commands import (
+    check_one_job,
     chosen,
     of_at_once,
     of_benchmark,
@@ -23,6 +25,9 @@ from npc.cron.commands import (
 )
 from npc.files import cannot_write
 
+if TYPE_CHECKING:
+    from npc.jobs.allocation import JobAllocation
+
 
 @click.command(short_help="Measure this machine or a cluster; show its ceilings.")
 @of_platform
@@ -31,6 +36,15 @@ from npc.files import cannot_write
 @of_benchmark
 @click.option("--output", type=PathParameter(file_okay=False), help="Where runs go (default: runs/).")
 @of_limit
+@click.option(
+    "--one-job", is_flag=True,
+    help="All benchmarks in one job, one after the other, instead of a job each (docs/cluster.md).",
+)  # fmt: skip
+@click.option(
+    "--submit",
+    is_flag=True,
+    help="Within a job (salloc), submit jobs as from outside instead of measuring on its nodes.",
+)
 @of_each_node
 @of_at_once
 @of_node_benchmarks
@@ -42,12 +56,17 @@ def characterise(
     benchmark: str | None,
     output: Path | None,
     limit: float | None,
+    one_job: bool,
+    submit: bool,
     each_node: bool,
     at_once: int,
     node_benchmarks: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Characterise a machine: run jube.yml, wait, collect, show the ceilings, draw the roofline.
+
+    Its benchmarks are a job each; with --one-job all of them are one job, and so they are within a job
+    (salloc), on its nodes. Ended before it came to all, the same command measures the rest.
 
     With --each-node: the node benchmarks on every node of the partition that takes jobs, idle ones first, and
     a test between two of them; a run for each --at-once jobs.
@@ -62,7 +81,13 @@ def characterise(
     from npc.places import workplace
 
     home, folder, file, variables = chosen(platform, tags, given, benchmark)
-    _can_submit(folder)
+    allocation = None if submit or each_node else _allocation(folder)
+    if allocation is None:
+        _can_submit(folder)
+    if one_job and (submit or each_node):
+        raise click.UsageError("--one-job goes without --submit and --each-node")
+    if one_job:
+        check_one_job(folder)
     outpath = (output or workplace() / "runs").resolve()
     if each_node:
         if tags or benchmark or as_json:
@@ -72,7 +97,12 @@ def characterise(
         with alone_on(folder, outpath):
             sys.exit(_each_node(folder, given, outpath, limit, at_once, node_benchmarks))
     env = environment_from_here(variables)
-    what = Characterisation(file or home / "jube.yml", folder, tags, outpath, env, Patience(limit_s=limit))
+    if allocation:
+        click.echo(f"measures on {', '.join(allocation.hosts)}, the nodes of job {allocation.job}", err=True)
+    what = Characterisation(
+        file or home / "jube.yml", folder, tags, outpath, env, Patience(limit_s=limit),
+        one_job=one_job or allocation is not None, allocation=allocation,
+    )  # fmt: skip
     try:
         outpath.mkdir(parents=True, exist_ok=True)
         with only_one(outpath / LOCK, limit or 0.0), alone_on(folder, outpath, limit or 0.0):
@@ -84,6 +114,14 @@ def characterise(
     except OSError as error:
         raise click.ClickException(cannot_write(outpath, error)) from None
     sys.exit(code)
+
+
+def _allocation(platform: Path) -> JobAllocation | None:
+    """The nodes of the job that this command is in, if that is of the platform's batch system."""
+    from npc.jobs.in_place import allocation_here
+    from npc.jobs.suite import submit_command
+
+    return allocation_here(submit_command(platform))
 
 
 def _can_submit(platform: Path) -> None:
@@ -137,7 +175,7 @@ def _each_node(
             click.echo(f"not measured: {name}: {node}", err=True)
     batch = max(1, at_once // 2)
     end = None if limit is None else time.monotonic() + limit
-    where = ["--platform", str(platform), "--output", str(outpath)]
+    where = ["--platform", str(platform), "--output", str(outpath), "--submit"]
     codes, runs = [], list[Path]()
     for start in range(0, len(pairs), batch):
         for part in parts_of_nodes(

@@ -12,6 +12,7 @@ from npc.commands.parameters import Duration, PathParameter
 from npc.commands.rare_options import RareOption
 from npc.cron.commands import (
     LOCK,
+    check_one_job,
     chosen,
     folder_of,
     of_at_once,
@@ -57,6 +58,10 @@ NIGHTS: Final = "runs/nightly"
     "--budget", type=Duration(),
     help="Node time that its jobs may take, nodes times hours as Slurm bills them: 10m, 8h (default: any).",
 )  # fmt: skip
+@click.option(
+    "--one-job", cls=RareOption, is_flag=True,
+    help="Each measurement of the night in one job instead of a job a benchmark (docs/cluster.md).",
+)  # fmt: skip
 @of_each_node
 @click.option(
     "--within", cls=RareOption, type=click.IntRange(1), default=14, show_default=True,
@@ -91,6 +96,7 @@ def nightly(
     output: Path | None,
     limit: float,
     budget: float | None,
+    one_job: bool,
     each_node: bool,
     within: int,
     at_once: int,
@@ -122,11 +128,13 @@ def nightly(
     if find("jube") is None:
         raise click.ClickException(missing(FileNotFoundError(errno.ENOENT, "", "jube")))
     _, folder, file, _ = chosen(platform, tags, given, benchmark)  # before the night, not in it
+    if one_job:
+        check_one_job(folder)
     options = Options(
         platform=folder,
         history=folder_of(history, folder.name),
         runs=(output or workplace() / NIGHTS / folder.name).resolve(),
-        words=_words(tags, given, file),
+        words=_words(tags, given, file, one_job),
         keep_runs=keep_runs,
         limit_s=limit,
         budget_s=budget,
@@ -162,10 +170,11 @@ def nightly(
     sys.exit(outcome.night.exit_code)
 
 
-def _words(tags: Sequence[str], given: Sequence[str], file: Path | None) -> tuple[str, ...]:
+def _words(tags: Sequence[str], given: Sequence[str], file: Path | None, one_job: bool) -> tuple[str, ...]:
     """The same for ``npc characterise``."""
     words = [word for tag in tags for word in ("--tag", tag)]
     words += [word for setting in given for word in ("--set", setting)]
+    words += ["--one-job"] if one_job else []
     return (*words, *(["--benchmark", str(file)] if file else []))
 
 

@@ -25,7 +25,7 @@ from npc.errors import CommandFailed
 from npc.files import no_link, read_bytes, read_end, replacing, write_whole
 from npc.jobs import jube, slurm
 from npc.jobs.progress import Display, WorkpackageRow, row_of
-from npc.jobs.scheduler import Job, SchedulerUnavailable
+from npc.jobs.scheduler import Job, JobId, SchedulerUnavailable
 from npc.jobs.schedulers import KNOWN
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import ON_NODES, REASON, BatchJob, NoRun, Workpackage, read_workpackages
@@ -144,9 +144,11 @@ class RunWait:
         return self.stop.number is not None or time.monotonic() >= self.deadline
 
     def lives(self, workpackage: Workpackage) -> bool:
-        """Whether its job may still do something."""
-        job = self.jobs.get(workpackage.number)
-        return job is not None and not job.ended and not workpackage.recorded_reason()
+        """Whether its job may still do something for it; one job may have the scripts of several."""
+        job, done_file = self.jobs.get(workpackage.number), workpackage.told_by("done_file")
+        if job is None or job.ended or workpackage.recorded_reason():
+            return False
+        return done_file is None or not _is_there(done_file)
 
     def needs_jube(self, workpackages: Sequence[Workpackage]) -> bool:
         """Whether ``jube continue`` could do something. Not while Slurm is silent: it might submit."""
@@ -217,13 +219,20 @@ class RunWait:
         return whole
 
     def rows(self, workpackages: Sequence[Workpackage]) -> list[WorkpackageRow]:
-        """The workpackages with what is known of their jobs."""
-        return [
-            self._submitting[workpackage.number]
-            if workpackage.number in self._submitting and not workpackage.batch_job()
-            else row_of(workpackage, self.jobs.get(workpackage.number))
-            for workpackage in workpackages
-        ]
+        """The workpackages with what is known of their jobs. A job runs its scripts one after the other."""
+        rows, at_work = list[WorkpackageRow](), set[JobId]()
+        for workpackage in workpackages:
+            if workpackage.number in self._submitting and not workpackage.batch_job():
+                rows.append(self._submitting[workpackage.number])
+                continue
+            job = self.jobs.get(workpackage.number)
+            row = row_of(workpackage, job)
+            if job and row.state == "running":
+                if job.id in at_work:
+                    row = dataclasses.replace(row, state="waiting")
+                at_work.add(job.id)
+            rows.append(row)
+        return rows
 
     def show(self, workpackages: Sequence[Workpackage]) -> None:
         """The table, or what has changed."""
@@ -278,12 +287,12 @@ class RunWait:
         job = self.jobs.get(workpackage.number)
         if workpackage.failed:
             if job and job.ended and job.state != "COMPLETED":
-                _record(workpackage, _with_last_words(workpackage, _ending(job)), job.nodes)
+                record_end(workpackage, _ending(job), job.nodes)
             return False
         reason = self._verdict(workpackage, job)
         if not reason:
             return False
-        _record(workpackage, _with_last_words(workpackage, reason), job.nodes if job else "")
+        record_end(workpackage, reason, job.nodes if job else "")
         error_file = workpackage.told_by("error_file")
         if error_file is not None and error_file.parent.is_dir() and not error_file.exists():
             write_whole(error_file, f"{reason}\n")
@@ -421,20 +430,22 @@ def _job_to_ask(workpackage: Workpackage) -> BatchJob | None:
     return workpackage.batch_job()
 
 
-def _with_last_words(workpackage: Workpackage, reason: str) -> str:
-    words = workpackage.last_words()
-    if words.startswith("unavailable: "):  # the program itself said what it lacks
-        return words
-    return f"{reason}; last words: {words}" if words else reason
-
-
-def _record(workpackage: Workpackage, status: str, nodes: str = "") -> None:
-    """Write the reason file: the status, the nodes that the job had, then the end of what it printed."""
+def record_end(workpackage: Workpackage, reason: str, nodes: str = "") -> None:
+    """Write the reason file: the status with the job's last words, the nodes that it had, then the end of
+    what it printed."""
+    status = _with_last_words(workpackage, reason)
     text = f"{' '.join(status.split())}\n" + (f"{ON_NODES}{nodes}\n" if nodes else "")
     for path in workpackage.outputs()[:2]:
         lines = read_end(path).splitlines()[-_LAST_LINES:]
         text += f"\nthe end of {path.name}:\n" + "".join(f"  {line}\n" for line in lines)
     write_whole(workpackage.folder / REASON, text)
+
+
+def _with_last_words(workpackage: Workpackage, reason: str) -> str:
+    words = workpackage.last_words()
+    if words.startswith("unavailable: "):  # the program itself said what it lacks
+        return words
+    return f"{reason}; last words: {words}" if words else reason
 
 
 def verdict(workpackages: Sequence[Workpackage]) -> int:

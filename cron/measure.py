@@ -195,13 +195,14 @@ def dead_nodes(part: Part, night: Path) -> dict[str, str]:
     return {}
 
 
-def out_of_service(hosts: Iterable[str]) -> dict[str, str]:
-    """Those of the hosts to which Slurm gives no jobs, and why; none where Slurm does not answer."""
+def out_of_service(hosts: Iterable[str], reserved: bool = False) -> dict[str, str]:
+    """Those of the hosts to which Slurm gives no jobs, and why; none where Slurm does not answer. reserved:
+    the jobs ask for the reservation that the hosts are in."""
     with contextlib.suppress(SchedulerUnavailable, FileNotFoundError):
         return {
             host: str(node or "not known to Slurm")
             for host, node in _slurm_nodes(hosts).items()
-            if node is None or not node.takes_jobs
+            if node is None or not (node.in_its_reservation() if reserved else node).takes_jobs
         }
     return {}
 

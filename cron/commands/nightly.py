@@ -12,6 +12,8 @@ from npc.commands.parameters import Duration, PathParameter
 from npc.commands.rare_options import RareOption
 from npc.cron.commands import (
     LOCK,
+    NODES_HELP,
+    NodeNames,
     check_one_job,
     chosen,
     folder_of,
@@ -63,6 +65,7 @@ NIGHTS: Final = "runs/nightly"
     help="Each measurement of the night in one job instead of a job a benchmark (docs/cluster.md).",
 )  # fmt: skip
 @of_each_node
+@click.option("--nodes", cls=RareOption, type=NodeNames(), default=(), help=NODES_HELP)
 @click.option(
     "--within", cls=RareOption, type=click.IntRange(1), default=14, show_default=True,
     help="Number of nights in which --each-node has measured every node once.",
@@ -98,6 +101,7 @@ def nightly(
     budget: float | None,
     one_job: bool,
     each_node: bool,
+    nodes: tuple[str, ...],
     within: int,
     at_once: int,
     node_benchmarks: tuple[str, ...],
@@ -113,11 +117,14 @@ def nightly(
     Exit codes by the worst verdict: 0 all as always, 10 CHANGED, 11 MISSING, 12 INVALID, 13 DEGRADED, 14
     FAIL; 1 it could not run or be written down, 2 usage, 130 and 143 stopped (what was measured is kept).
     """
+    import contextlib
     import errno
     from pathlib import Path
 
     from npc.cron.characterise import alone_on
     from npc.cron.nightly import NightRun, Options, Stopped
+    from npc.cron.node_parts import slurm_nodes
+    from npc.jobs.scheduler import SchedulerUnavailable
     from npc.jobs.stop import Stop
     from npc.jobs.wait import missing
     from npc.locks import LockHeld, only_one
@@ -130,6 +137,12 @@ def nightly(
     _, folder, file, _ = chosen(platform, tags, given, benchmark)  # before the night, not in it
     if one_job:
         check_one_job(folder)
+    if nodes and not each_node:
+        raise click.UsageError("--nodes goes with --each-node; for other jobs it is --set nodelist=n1,n2")
+    rotation = rotation_of(folder, given, within, at_once, node_benchmarks, nodes) if each_node else None
+    if rotation:  # what is not there is a mistake in the command, and no matter of the night
+        with contextlib.suppress(SchedulerUnavailable, FileNotFoundError):
+            slurm_nodes(folder, _words(tags, given, file, one_job), rotation.only)
     options = Options(
         platform=folder,
         history=folder_of(history, folder.name),
@@ -138,7 +151,7 @@ def nightly(
         keep_runs=keep_runs,
         limit_s=limit,
         budget_s=budget,
-        rotation=rotation_of(folder, given, within, at_once, node_benchmarks) if each_node else None,
+        rotation=rotation,
         pairs=not no_pairs,
         topology=topology if topology in ("", "slurm") else str(Path(topology).resolve()),
         fabric=load(topology) if topology else None,

@@ -24,6 +24,7 @@ from npc import locks
 from npc.errors import CommandFailed
 from npc.files import no_link, read_bytes, read_end, replacing, write_whole
 from npc.jobs import jube, slurm
+from npc.jobs.node_jobs import JobWindow, NodeJobs, read_node_jobs
 from npc.jobs.progress import Display, WorkpackageRow, row_of
 from npc.jobs.scheduler import Job, JobId, SchedulerUnavailable
 from npc.jobs.schedulers import KNOWN
@@ -58,6 +59,7 @@ class Ending(enum.Enum):
     ALL_ENDED = "all ended"
     GAVE_UP = "the limit is over"
     STOPPED = "stopped"
+    STALLED = "no job has begun or ended for too long"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ class Patience:
     least_s: float = 2.0
     #: Most time from one question to the next, in s; it grows to this while nothing changes.
     most_s: float = 60.0
+    #: How long to wait while no job runs, begins or ends, in s; None: without end.
+    idle_s: float | None = None
     #: How long after its submission a job that can never start is given up, in s.
     pending_s: float = 300.0
 
@@ -88,6 +92,8 @@ class RunWait:
     stop: Stop
     #: Shows people how far the run is.
     display: Display
+    #: Its jobs, where they are submitted here; None where JUBE does that.
+    node_jobs: NodeJobs | None = None
     #: When to give up, by Python's monotonic clock in s; infinite: never.
     deadline: float = math.inf
     #: Which batch system does not answer, and its words; empty if all do.
@@ -102,6 +108,8 @@ class RunWait:
     _never: dict[int, int] = field(default_factory=dict)
     #: Number of a workpackage → since when its job or script is over without a done file (monotonic, s).
     _settling: dict[int, float] = field(default_factory=dict)
+    #: Numbers of workpackages that were shown when they had ended.
+    _shown: set[int] = field(default_factory=set)
     #: How many jobs of this run were in the queue when it took no more; 0 before that.
     _most_jobs: int = 0
     #: Rows of those that are being submitted again, as they were before: number of a workpackage → row.
@@ -155,7 +163,8 @@ class RunWait:
         if self.silent:
             return False
         return (
-            any(
+            self.node_jobs is not None
+            or any(
                 not self.lives(workpackage) or self._gives_up(workpackage) or workpackage.starts_nothing()
                 for workpackage in workpackages
                 if workpackage.is_open and not workpackage.submit_limit
@@ -205,7 +214,7 @@ class RunWait:
                     workpackage.note_submission()
                     self._void_marks_if_requeued(workpackage)
                     marked += [workpackage] if self._mark(workpackage) else []
-                whole = self._continue(lock.descriptor)
+                whole = self._submit_next() if self.node_jobs else self._continue(lock.descriptor)
                 self._note_refusals(submitted)
                 for workpackage in marked:
                     if workpackage.done:  # just before its job was ended
@@ -235,8 +244,22 @@ class RunWait:
         return rows
 
     def show(self, workpackages: Sequence[Workpackage]) -> None:
-        """The table, or what has changed."""
-        self.display.show(self.rows(workpackages), self.silent or self.busy)
+        """The table, or what has changed; of a job for every node what is in the queue, or just left it."""
+        title = self.silent or self.busy
+        if self.node_jobs:
+            ended = [one.number for one in workpackages if one.done or one.failed]
+            counts = f"{len(ended)} of {len(workpackages)} ended"
+            title = f"{counts}; {title}" if title else counts
+            workpackages = [one for one in workpackages if one.started and one.number not in self._shown]
+            self._shown.update(ended)
+        self.display.show(self.rows(workpackages), title)
+
+    def _submit_next(self) -> bool:
+        """Submit what may be in the queue now; True, as JUBE has nothing more to do."""
+        assert self.node_jobs is not None
+        window = JobWindow(self.run, self.node_jobs, self.env)
+        self.busy = window.go_on(read_workpackages(self.run), self.jobs, self._has_no_time)
+        return True
 
     def _continue(self, lock: int) -> bool:
         """``jube continue``; whether it ran to its end."""
@@ -379,8 +402,9 @@ def wait_for(
     batch system's commands where there are jobs to ask for.
     """
     deadline = math.inf if patience.limit_s is None else time.monotonic() + patience.limit_s
-    wait = RunWait(run, patience, env, stop, display, deadline)
+    wait = RunWait(run, patience, env, stop, display, read_node_jobs(run), deadline)
     interval, before, said_done = patience.least_s, "", False
+    standing, since = "", time.monotonic()
     while True:
         wait.ask(read_workpackages(run, WRITING_S))
         driven = wait.needs_jube(read_workpackages(run, WRITING_S)) and stop.number is None and wait.drive()
@@ -389,12 +413,19 @@ def wait_for(
         if stop.number is not None:
             return Ending.STOPPED, wait.rows(workpackages)
         if driven and not any(
-            workpackage.is_open or (workpackage.failed and wait.lives(workpackage))
+            workpackage.is_open
+            or (workpackage.failed and wait.lives(workpackage))
+            or (wait.node_jobs and not workpackage.started)
             for workpackage in workpackages
         ):
             return Ending.ALL_ENDED, wait.rows(workpackages)
         if time.monotonic() >= deadline:
             return Ending.GAVE_UP, wait.rows(workpackages)
+        pending = repr([(number, job.state) for number, job in wait.jobs.items()])
+        if pending != standing or "RUNNING" in pending:
+            standing, since = pending, time.monotonic()
+        if patience.idle_s is not None and time.monotonic() - since >= patience.idle_s:
+            return Ending.STALLED, wait.rows(workpackages)
         now = repr(
             [
                 (workpackage.number, workpackage.state(), wait.jobs.get(workpackage.number))

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 CONFIGURATION: Final = "configuration.xml"
 #: In a workpackage's folder: why it failed. First line: the status of its records; then the job's last lines.
 REASON: Final = "reason.txt"
+#: The attribute of a workpackage that is only the pattern of others (`npc.jobs.node_jobs`).
+PREPARED: Final = "prepared"
 #: How its second line begins where the job had nodes.
 ON_NODES: Final = "on nodes: "
 #: In a workpackage's folder: how long its script took that has ended by itself in a job for several.
@@ -397,21 +399,18 @@ def _read_workpackages(run: Path) -> list[Workpackage]:
     except (OSError, ValueError) as error:  # a workpackage's id that is no number
         raise NoRun(f"{run / WORKPACKAGES}: {error}") from None
     steps = _read_steps(run)
+    # a step may give its folders a suffix
+    names = (path.name for path in run.iterdir())
+    folders = {name[:6]: name for name in names if name[:6].isdecimal() and name[6:7] == "_"}
     workpackages = []
     for number, element in sorted(elements.items()):
+        if element.get(PREPARED):
+            continue
         step = (element.findtext("step") or "").strip()
+        folder = run / folders.get(f"{number:06d}", f"{number:06d}_{step}")
         parameters = _parameters(number, elements)
-        workpackages.append(
-            Workpackage(_folder(run, number, step), number, step, parameters, steps.get(step, ()))
-        )
+        workpackages.append(Workpackage(folder, number, step, parameters, steps.get(step, ())))
     return workpackages
-
-
-def _folder(run: Path, number: int, step: str) -> Path:
-    folder = run / f"{number:06d}_{step}"
-    if folder.is_dir():
-        return folder
-    return next(run.glob(f"{folder.name}_*"), folder)  # a step may give its folders a suffix
 
 
 def _parameters(number: int, elements: Mapping[int, Element]) -> dict[str, str]:

@@ -398,7 +398,7 @@ class NightRun:
     def _out_of_service(self, hosts: Collection[str], verdict: NightVerdict) -> dict[str, str]:
         """Those of the nodes on which nothing can be measured now, and why."""
         lost = {host: f"lost ({verdict.lost[host]})" for host in hosts if host in verdict.lost}
-        reserved = asked_for(self._options.platform, self._options.words, "reservation")
+        reserved = asked_for(self.options.platform, self.options.words, "reservation")
         return lost | measure.out_of_service(hosts, bool(reserved))  # Slurm may not have noticed yet
 
     def _judge(self, night: JournalEntry) -> NightVerdict:

@@ -170,8 +170,10 @@ def test_where_nothing_goes_on_any_more_the_command_ends_and_says_so(cluster: Cl
     try:
         ended = cluster.run("head", words, env=environment(folder), timeout=60)
     finally:
-        cluster.run("head", ["scancel", job, "--user=nobody"])
-        cluster.run("head", ["scancel", job])
+        for whose in ("--user=nobody", "--user=root"):
+            cluster.run("head", ["scancel", whose])
+        empty = ["squeue", "--noheader"]
+        until(lambda: not cluster.run("head", empty).stdout, "no job is left", 60)
     assert ended.returncode == 5, ended.stderr
     assert (
         "no job has begun or ended for too long: what had been measured is collected; 1 job in"

@@ -163,7 +163,7 @@ def test_where_nothing_goes_on_any_more_the_command_ends_and_says_so(cluster: Cl
         "--output=/dev/null",
         "--wrap=sleep 900",
     ]
-    job = cluster.run("head", others, check=True).stdout.strip()
+    cluster.run("head", others, check=True)
     impatient = "import npc.cron.each_node as part; part.IDLE = 0.03; from npc.cli import main; main()"
     words = each_node(folder, "--nodes", "n4")
     words[len(AS_USER) : len(AS_USER) + 1] = [NPC.with_name("python"), "-c", impatient]

@@ -94,6 +94,9 @@ def test_the_nodes_of_a_reservation_are_measured_in_a_job_each_and_no_others(
     single = {(node, step) for node in nodes for step in ("likwid", "memory")}
     assert usable(run) == single | {(pair.replace(",", ";"), "pairs")}
     assert {record.raw.split("/")[1] for record in read_run(run)} == {"work"}
+    page = [*AS_USER, NPC, "report", run]
+    assert cluster.run("head", page, env=environment(folder)).returncode == 0
+    assert all(node in (run / "report.html").read_text() for node in nodes)
     assert "Slurm takes no more jobs now" in ended.stderr, "two at once"
 
 

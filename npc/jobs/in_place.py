@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -84,12 +84,18 @@ def seconds_of(workpackage: Workpackage) -> float | None:
     return None
 
 
-def left(run: Path) -> list[Workpackage]:
-    """The workpackages of a run whose scripts have not ended by themselves, in their order."""
+def left(run: Path, numbers: Collection[int] = ()) -> list[Workpackage]:
+    """The workpackages of a run whose scripts have not ended by themselves, in their order; only those with
+    these numbers, if any are given: a thousand nodes that look at all of a run's would stop its file system.
+    """
+    workpackages = read_workpackages(run, WRITING_S)
     return [
         workpackage
-        for workpackage in read_workpackages(run, WRITING_S)
-        if workpackage.started and not workpackage.done and not (workpackage.folder / SCRIPT_END).exists()
+        for workpackage in workpackages
+        if (not numbers or workpackage.number in numbers)
+        and workpackage.started
+        and not workpackage.done
+        and not (workpackage.folder / SCRIPT_END).exists()
     ]
 
 
@@ -195,8 +201,7 @@ def main() -> None:
     if short_name(here) != short_name(given.hosts[0]):
         raise SystemExit(f"npc.jobs.in_place: {here} is not the first node of job {given.job}")
     with Stop().listening() as stop:
-        chosen = [workpackage for workpackage in left(run) if not numbers or workpackage.number in numbers]
-        run_scripts(chosen, given, stop)
+        run_scripts(left(run, numbers), given, stop)
         if stop.number is not None:
             raise SystemExit(128 + stop.number)
 

@@ -31,6 +31,7 @@ from npc.jobs.workpackages import EARLIER, IN_ANOTHER_JOB, SCRIPT_END, Workpacka
 from npc.machine.fabric import short_name
 from npc.records.launch import LAUNCHES
 from npc.records.units import format_duration
+from npc.terminal import guard
 
 #: As long as Slurm gives them (KillWait, slurm.conf(5)).
 GRACE_S: Final = 30.0
@@ -192,6 +193,7 @@ def _note_failure(workpackage: Workpackage, status: str, given: JobAllocation) -
 
 def main() -> None:
     """See the module's text."""
+    guard()
     run, numbers = Path(sys.argv[1]), {int(word) for word in sys.argv[2:]}
     systems = (system.allocation(os.environ) for system in KNOWN.values())
     given = next(filter(None, systems), None)

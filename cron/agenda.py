@@ -252,8 +252,8 @@ class Agenda:
         if self.rotation is None:
             return []
         try:
-            self._nodes = slurm_nodes(self.platform, self.words)
-        except (SchedulerUnavailable, FileNotFoundError) as words:
+            self._nodes = slurm_nodes(self.platform, self.words, self.rotation.only)
+        except (SchedulerUnavailable, FileNotFoundError, InvalidUsage) as words:
             self.notes.append(f"no node was chosen: Slurm does not say which there are: {words}")
             return []
         if not self._nodes:
@@ -315,8 +315,9 @@ class Agenda:
 
     def _update_nodes(self) -> None:
         """Ask Slurm for the states of the nodes; they stay as they were where it does not answer."""
-        with contextlib.suppress(SchedulerUnavailable, FileNotFoundError):
-            self._nodes = slurm_nodes(self.platform, self.words) or self._nodes
+        with contextlib.suppress(SchedulerUnavailable, FileNotFoundError, InvalidUsage):
+            only = self.rotation.only if self.rotation else ()
+            self._nodes = slurm_nodes(self.platform, self.words, only) or self._nodes
 
     def _is_idle(self, node: str) -> bool:
         return node in self._nodes and self._nodes[node].idle

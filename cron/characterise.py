@@ -15,15 +15,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final
 
 import click
 
 from npc import catalogue, locks
+from npc.cron import one_job
 from npc.files import no_link, read_end, read_text
-from npc.jobs import jube, wait
+from npc.jobs import in_place, jube, wait
+from npc.jobs.allocation import JobAllocation
 from npc.jobs.progress import Display, rows_of
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import Workpackage, read_workpackages
@@ -59,6 +61,20 @@ class Characterisation:
     env: Mapping[str, str]
     #: How long to wait for the jobs.
     patience: wait.Patience
+    #: Whether one job measures all, or this process does in the allocation that it is in.
+    one_job: bool = False
+    #: That allocation, in which nothing more is submitted; None where jobs are.
+    allocation: JobAllocation | None = None
+
+    @property
+    def question(self) -> dict[str, object]:
+        """What is to be measured, by which a run of the same is known; not for how long."""
+        settings = {name: value for name, value in self.env.items() if name.startswith("NPC_")}
+        settings.pop("NPC_TIMELIMIT", None)
+        return {
+            "file": str(self.file), "platform": str(self.platform), "tags": list(self.tags),
+            "settings": settings,
+        }  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -122,13 +138,17 @@ def step(*words: str) -> int:
 
 def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     """One characterisation from its beginning to its picture; its exit code."""
-    number = next_id(what.outpath)
-    run = what.outpath / f"{number:06d}"
+    run = what.outpath / f"{next_id(what.outpath):06d}"
+    if what.one_job and (earlier := one_job.unfinished(what.outpath, what.question)):
+        run = earlier
+        click.echo(
+            f"goes on with {shown(run)}: {plural(len(in_place.left(run)), 'workpackage')} left", err=True
+        )
     begun = time.monotonic()
     ending = run_and_wait(what, run)
     workpackages = read_workpackages(run, wait.WRITING_S)
     if not isinstance(ending, signal.Signals):
-        words = ["jube", "result", str(what.outpath), "--id", str(number), "--analyse"]
+        words = ["jube", "result", str(what.outpath), "--id", str(int(run.name)), "--analyse"]
         subprocess.run(words, cwd=workplace(), env=what.env, capture_output=True)
     step("doctor", "--environment", "--output", str(run / "environment.json"))
     named = shown(run)
@@ -147,6 +167,11 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
         if records:
             click.echo(f"next: {own('npc')} report {shlex.quote(named)}   everything on one page")
     goes_on = any(workpackage.is_open and workpackage.batch_job() for workpackage in workpackages)
+    if what.one_job and (rest := in_place.left(run)):
+        goes_on = not what.allocation and one_job.job_goes_on(run)
+        names = ", ".join(workpackage.name for workpackage in rest)
+        if not goes_on:
+            click.echo(f"not measured yet: {names}; the same command measures them", err=True)
     later = (
         f"; its jobs go on: npc records wait {run}; npc records collect {run}; npc roofline {run}"
         if goes_on
@@ -189,31 +214,55 @@ def _pairs(run: Path, records: Sequence[Record], as_json: bool) -> Iterator[str]
 
 def run_and_wait(what: Characterisation, run: Path) -> wait.Ending | signal.Signals:
     """Make the run and wait for its jobs; why that is over. Raises click.ClickException if there is none."""
-    log_path = what.outpath / f"jube-{run.name}.log"
     ending = wait.Ending.ALL_ENDED
-    with Stop().listening() as stop, contextlib.closing(Display()) as display:
+    with (
+        Stop().listening() as stop,
+        contextlib.closing(Display()) as display,
+        in_place.nothing_submitted(what.env) if what.one_job else contextlib.nullcontext(what.env) as env,
+    ):
         try:
-            with open(log_path, "wb", opener=no_link) as log:
-                run_jube(what, run, log, stop, display)
-            if not (run / WORKPACKAGES).exists():
-                if stop.number:
-                    click.echo(f"stopped before anything was measured ({log_path})", err=True)
-                    sys.exit(128 + stop.number)
-                tail = "\n".join(read_end(log_path).splitlines()[-5:])
-                raise click.ClickException(f"JUBE started nothing ({log_path}); its last words:\n{tail}")
-            log_path.replace(run / wait.LOG)
-            workpackages = read_workpackages(run)
-            if not workpackages and not stop.number:
-                raise click.ClickException(
-                    f"{what.file.name} has no benchmark with the tag {' or '.join(what.tags)}"
-                )
-            if any(workpackage.is_open for workpackage in workpackages) and not stop.number:
+            if not what.one_job or not run.exists():
+                _make_run(replace(what, env=env), run, stop, display)
+            elif not one_job.job_goes_on(run) or what.allocation:
+                one_job.go_on(run, env, stop, display)
+            if what.one_job and stop.number is None:
+                _measure_in_one_job(what, run, wait.RunWait(run, what.patience, env, stop, display))
+            if any(workpackage.is_open for workpackage in read_workpackages(run)) and not stop.number:
                 ending, _ = wait.wait_for(run, what.patience, what.env, stop, display)
         except FileNotFoundError as error:
-            if not run.exists():
-                log_path.unlink()
             raise click.ClickException(wait.missing(error)) from None
         return signal.Signals(stop.number) if stop.number else ending
+
+
+def _make_run(what: Characterisation, run: Path, stop: Stop, display: Display) -> None:
+    """``jube run``. Raises as `run_and_wait` does, and FileNotFoundError without JUBE."""
+    log_path = what.outpath / f"jube-{run.name}.log"
+    try:
+        with open(log_path, "wb", opener=no_link) as log:
+            run_jube(what, run, log, stop, display)
+    except FileNotFoundError:
+        if not run.exists():
+            log_path.unlink()
+        raise
+    if not (run / WORKPACKAGES).exists():
+        if stop.number:
+            click.echo(f"stopped before anything was measured ({log_path})", err=True)
+            sys.exit(128 + stop.number)
+        tail = "\n".join(read_end(log_path).splitlines()[-5:])
+        raise click.ClickException(f"JUBE started nothing ({log_path}); its last words:\n{tail}")
+    log_path.replace(run / wait.LOG)
+    if not read_workpackages(run) and not stop.number:
+        raise click.ClickException(f"{what.file.name} has no benchmark with the tag {' or '.join(what.tags)}")
+    if what.one_job:
+        one_job.note_question(run, what.question)
+
+
+def _measure_in_one_job(what: Characterisation, run: Path, waiting: wait.RunWait) -> None:
+    """Submit the job, if there is none that goes on; in an allocation, measure."""
+    if what.allocation:
+        one_job.measure_here(run, what.allocation, waiting)
+    elif not one_job.job_goes_on(run):
+        click.echo(one_job.submit(run, what.env), err=True)
 
 
 def exit_code(records: Sequence[Record], drawn: int) -> int:

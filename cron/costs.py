@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from npc.jobs.in_place import seconds_of
 from npc.jobs.scheduler import Job, JobId, SchedulerUnavailable
 from npc.jobs.workpackages import BatchJob, NoRun, Workpackage, read_workpackages
 from npc.machine.fabric import expand
@@ -43,7 +45,8 @@ def costs_of(run: Path | None) -> RunCosts:
         return run_costs
     with contextlib.suppress(NoRun):
         workpackages = read_workpackages(run)
-        jobs = jobs_of(filter(None, (workpackage.batch_job() for workpackage in workpackages)))
+        named_jobs = list(filter(None, map(Workpackage.batch_job, workpackages)))
+        jobs, shared = jobs_of(named_jobs), Counter(named.number for named in named_jobs)
         places: dict[str, set[str]] = {}
         for workpackage in workpackages:
             named, nodes = workpackage.batch_job(), workpackage.parameters.get("npc_nodelist", "")
@@ -51,7 +54,10 @@ def costs_of(run: Path | None) -> RunCosts:
             if nodes and not workpackage.progress().made:
                 cut = job and job.ended and job.state != "COMPLETED" and not workpackage.recorded_reason()
                 run_costs.unmeasured[nodes] = job.ending() if job and cut else workpackage.reason()
-            seconds = job.elapsed_s if job else _between_launches(workpackage)
+            alone = named is None or shared[named.number] == 1
+            seconds = (
+                job.elapsed_s if job and alone else seconds_of(workpackage) or between_launches(workpackage)
+            )
             if seconds > 0:
                 places.setdefault(workpackage.step, set()).add(nodes)
                 before, _ = run_costs.costs.get(workpackage.step, (0.0, 0))
@@ -79,7 +85,8 @@ def _nodes(workpackage: Workpackage, job: Job | None) -> int:
     return number
 
 
-def _between_launches(workpackage: Workpackage) -> float:
+def between_launches(workpackage: Workpackage) -> float:
+    """Seconds from the first launch of a workpackage to the end of its last one; 0 without launches."""
     begun, ended = list[float](), list[float]()
     for path in (workpackage.folder / "work").glob(f"*/{LAUNCHES}"):
         with contextlib.suppress(OSError, ValueError):

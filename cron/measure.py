@@ -53,7 +53,9 @@ class RunningPart:
         self.part, self.limit_s = part, limit_s
         self._night, self._out = night, night / part.name
         self._deadline = time.monotonic() + limit_s + SLACK_S
-        words = [*part.words, "--platform", str(platform), "--output", str(self._out)]
+        # a night that is a job itself has its node only for that
+        words = [*part.words, *([] if "--one-job" in part.words else ["--submit"])]
+        words += ["--platform", str(platform), "--output", str(self._out)]
         with open(log_of(night, part), "ab", opener=no_link) as log:
             self._process = _start(["characterise", *words, "--limit", f"{limit_s:.0f}s"], log)
         self._stopping = False
@@ -167,7 +169,7 @@ def cancel_open_jobs(out: Path) -> tuple[JobId, ...]:
     with contextlib.suppress(NoRun, SchedulerUnavailable, FileNotFoundError):
         for workpackage in read_workpackages(find_run(out)):
             job = workpackage.batch_job() if workpackage.is_open else None
-            if job:
+            if job and job not in cancelled:  # one may be that of several
                 job.scheduler.cancel(job.number, job.cluster)
                 cancelled.append(job)
         deadline = time.monotonic() + END_S
@@ -193,13 +195,14 @@ def dead_nodes(part: Part, night: Path) -> dict[str, str]:
     return {}
 
 
-def out_of_service(hosts: Iterable[str]) -> dict[str, str]:
-    """Those of the hosts to which Slurm gives no jobs, and why; none where Slurm does not answer."""
+def out_of_service(hosts: Iterable[str], reserved: bool = False) -> dict[str, str]:
+    """Those of the hosts to which Slurm gives no jobs, and why; none where Slurm does not answer. reserved:
+    the jobs ask for the reservation that the hosts are in."""
     with contextlib.suppress(SchedulerUnavailable, FileNotFoundError):
         return {
             host: str(node or "not known to Slurm")
             for host, node in _slurm_nodes(hosts).items()
-            if node is None or not node.takes_jobs
+            if node is None or not (node.in_its_reservation() if reserved else node).takes_jobs
         }
     return {}
 

@@ -24,7 +24,7 @@ from npc.cron.agenda import Agenda
 from npc.cron.costs import costs_of
 from npc.cron.counters import rising, with_counters, with_links
 from npc.cron.judge import judge_last_night, with_confirmed, with_lost
-from npc.cron.node_parts import AT_ONCE, NodeRotation, odd_nodes
+from npc.cron.node_parts import AT_ONCE, NodeRotation, asked_for, odd_nodes
 from npc.cron.publish import write_verdict
 from npc.cron.series import panel
 from npc.cron.verdict import NightVerdict
@@ -400,7 +400,8 @@ class NightRun:
     def _out_of_service(self, hosts: Collection[str], verdict: NightVerdict) -> dict[str, str]:
         """Those of the nodes on which nothing can be measured now, and why."""
         lost = {host: f"lost ({verdict.lost[host]})" for host in hosts if host in verdict.lost}
-        return lost | measure.out_of_service(hosts)  # Slurm may not have noticed yet
+        reserved = asked_for(self.options.platform, self.options.words, "reservation")
+        return lost | measure.out_of_service(hosts, bool(reserved))  # Slurm may not have noticed yet
 
     def _judge(self, night: JournalEntry) -> NightVerdict:
         options = self.options

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
-from npc.cron.matrix import PAIRS, settings_of, words_of
+from npc.cron.matrix import PAIRS, settings_of
 from npc.cron.rotation import NODES, NodeState
+from npc.errors import InvalidUsage
 from npc.jobs import slurm
 from npc.jobs.jube_file import step_names
 from npc.jobs.suite import benchmark_file, default_of, settings
@@ -38,6 +38,8 @@ class NodeRotation:
     at_once: int = AT_ONCE
     #: The benchmarks of a node by itself: folders in ``benchmarks/``, or JUBE files.
     benchmarks: tuple[str, ...] = NODE_BENCHMARKS
+    #: Names of the only nodes that it comes to; empty for all of the partition.
+    only: tuple[str, ...] = ()
 
     @property
     def steps(self) -> list[str]:
@@ -46,14 +48,37 @@ class NodeRotation:
         return [step for file in files for step in step_names(file)]
 
 
-def slurm_nodes(platform: Path, words: Sequence[str]) -> dict[str, slurm.SlurmNode]:
-    """The nodes of the partition that the words of ``npc characterise``, or the platform, ask for.
+def asked_for(platform: Path, words: Sequence[str], name: str) -> str:
+    """A setting by the words of ``npc characterise``, the environment, or the platform; empty if none has
+    it."""
+    given = settings_of(words).get(name) or os.environ.get(f"NPC_{name.upper()}")
+    return given or default_of(platform, name)
 
-    Raises `npc.jobs.scheduler.SchedulerUnavailable`, and FileNotFoundError without Slurm's commands.
+
+def slurm_nodes(
+    platform: Path, words: Sequence[str], only: Collection[str] = ()
+) -> dict[str, slurm.SlurmNode]:
+    """The nodes of the partition that the words of ``npc characterise``, or the platform, ask for; of these
+    the ones of the reservation, if it is one, and those that are named in `only`, if any is.
+
+    Raises `npc.jobs.scheduler.SchedulerUnavailable`, FileNotFoundError without Slurm's commands, and
+    `npc.errors.InvalidUsage` for a reservation or a node that is not there.
     """
-    queue = settings_of(words).get("queue") or os.environ.get("NPC_QUEUE") or default_of(platform, "queue")
-    nodes = slurm.nodes(queue or slurm.default_partition())
-    return {name: nodes[name] for name in sorted(nodes, key=natural)}
+
+    partition = asked_for(platform, words, "queue") or slurm.default_partition()
+    nodes = slurm.nodes(partition)
+    where = f"partition {partition}" if partition else "any partition"
+    if reservation := asked_for(platform, words, "reservation"):
+        reserved = slurm.nodes_of_reservation(reservation)
+        if reserved is None:
+            raise InvalidUsage(f"--set reservation={reservation}: Slurm knows no such reservation")
+        nodes = {name: nodes[name].in_its_reservation() for name in reserved if name in nodes}
+        if not nodes:
+            raise InvalidUsage(f"--set reservation={reservation}: it has no nodes in {where}")
+        where = f"reservation {reservation} and {where}"
+    if unknown := sorted(set(only).difference(nodes), key=natural):
+        raise InvalidUsage(f"--nodes {','.join(unknown)}: not in {where}")
+    return {name: nodes[name] for name in sorted(only or nodes, key=natural)}
 
 
 def states_of(nodes: Mapping[str, slurm.SlurmNode]) -> dict[str, NodeState]:
@@ -68,35 +93,23 @@ def parts_of_nodes(
     platform: Path,
     words: Sequence[str],
 ) -> list[Part]:
-    """The measurements of some pairs of nodes, or of single ones: a part a node benchmark, and one for the
-    tests between the nodes of a pair. number: tells these parts from those of other nodes.
-
-    Each job of a part has nodes of its own, so they may run at the same time: where one waits for its nodes,
-    the others do not. The parts are to be measured one after the other, as they share nodes.
+    """The measurement of some pairs of nodes, or of single ones: a job a node for all its benchmarks, and one
+    for the test between the nodes of a pair. number: tells this part from those of other nodes.
     """
-    groups = list(node_groups)
-    nodes = list(dict.fromkeys(node for group in groups for node in group))
-    pairs = [group for group in groups if len(group) == 2]
-    home = suite()
-    parts: list[Part] = []
-    for benchmark in rotation.benchmarks:
-        file = benchmark_file(home, benchmark)
-        given = _known_settings(words, home, platform, file)
-        if "dependency" in settings(home, platform):
-            given = {"dependency": "none", **given}
-        given["nodelist"] = ";;".join(nodes)
-        name = _unused_name(f"{NODES}-{number}-{'-'.join(step_names(file))}", parts)
-        parts.append(Part(name=name, kind="first", words=words_of(file, given), hosts=tuple(nodes)))
-    if pairs:
-        given = _known_settings(words, home, platform, home / PAIRS)
-        if "dependency" in settings(home, platform):
-            given = {"dependency": "none", **given}
-        given |= {"pairs_nodes": "2", "nodelist": ";;".join(map(",".join, pairs))}
-        words = words_of(home / PAIRS, given)
-        hosts = tuple(node for pair in pairs for node in pair)
-        name = _unused_name(f"{NODES}-{number}-{PAIRS_STEP}", parts)
-        parts.append(Part(name=name, kind="first", words=words, hosts=hosts))
-    return parts
+    groups, home = list(node_groups), suite()
+    files = [str(benchmark_file(home, benchmark)) for benchmark in rotation.benchmarks]
+    known = settings(home, platform, *map(Path, files), home / PAIRS)
+    given = [f"{name}={value}" for name, value in settings_of(words).items() if name in known]
+    options = {
+        "--set": given,
+        "--node-benchmark": files,
+        "--pair": [",".join(group) for group in groups],
+        "--at-once": [str(rotation.at_once)],
+    }
+    part_words = [word for option, values in options.items() for value in values for word in (option, value)]
+    hosts = dict.fromkeys(node for group in groups for node in group)
+    name = f"{NODES}-{number}"
+    return [Part(name=name, kind="first", words=("--each-node", *part_words), hosts=tuple(hosts))]
 
 
 def odd_nodes(folders: Iterable[Path]) -> list[str]:
@@ -104,15 +117,3 @@ def odd_nodes(folders: Iterable[Path]) -> list[str]:
     slower link, another governor."""
     jobs = (file for folder in folders for file in folder.rglob(f"work/{ENVIRONMENT}"))
     return odd_ones(read_environments(sorted(jobs)))
-
-
-def _unused_name(name: str, parts: Sequence[Part]) -> str:
-    """`name`, with a number behind it if a part has it: two files may have steps of the same names."""
-    taken = {part.name for part in parts}
-    return next(free for free in chain([name], (f"{name}-{n}" for n in count(2))) if free not in taken)
-
-
-def _known_settings(words: Sequence[str], home: Path, platform: Path, file: Path) -> dict[str, str]:
-    """The settings among the words that this benchmark knows, too."""
-    known = settings(home, platform, file)
-    return {name: value for name, value in settings_of(words).items() if name in known}

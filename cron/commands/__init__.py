@@ -58,6 +58,37 @@ of_node_benchmarks = click.option(
 )  # fmt: skip
 
 
+class NodeNames(click.ParamType):
+    """Names of nodes: a list as Slurm writes it, or a file with such a list a line."""
+
+    name = "list|file"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The names, each once; fails on a list that is none, and where there are no names."""
+        from pathlib import Path
+
+        from npc.files import read_text
+        from npc.machine.fabric import expand
+
+        if isinstance(value, tuple):
+            return value
+        text = str(value)
+        try:
+            lines = read_text(Path(text)).splitlines() if Path(text).is_file() else [text]
+            names = (name for line in lines for name in expand(line.partition("#")[0]))
+            nodes = tuple(dict.fromkeys(name.strip() for name in names))
+        except (OSError, ValueError) as error:
+            self.fail(f"{text}: {error}", param, ctx)
+        if not nodes:
+            self.fail(f"{text} names no node", param, ctx)
+        return nodes
+
+
+NODES_HELP: Final = "The only nodes of --each-node: n[1-16], or a file with such a list a line."
+
+
 def _only_one(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> str | None:
     if len(given) > 1:
         raise click.BadParameter(f"measures by one, not by {' and '.join(given)}: a run for each, or --tag")
@@ -87,8 +118,24 @@ def chosen(
     return home, folder, file, environment_of_settings(home, folder, given, file)
 
 
+def check_one_job(platform: Path) -> None:
+    """Raises click.UsageError where --one-job is no way to measure the platform."""
+    from npc.jobs.in_place import KNOWN
+    from npc.jobs.suite import submit_command
+
+    if (command := submit_command(platform)) not in KNOWN:
+        takes = f"submits by {command}" if command else "does not say how it submits"
+        known = " and ".join(KNOWN)
+        raise click.UsageError(f"--one-job is for platforms that submit by {known}; {platform.name} {takes}")
+
+
 def rotation_of(
-    platform: Path, given: Sequence[str], within: int, at_once: int, benchmarks: Sequence[str]
+    platform: Path,
+    given: Sequence[str],
+    within: int,
+    at_once: int,
+    benchmarks: Sequence[str],
+    only: tuple[str, ...] = (),
 ) -> NodeRotation:
     """What --each-node does. Raises click.UsageError where it cannot."""
     import shutil
@@ -106,7 +153,9 @@ def rotation_of(
         raise click.UsageError("--each-node chooses the nodes itself: leave out --set nodelist")
     for benchmark in benchmarks:
         benchmark_file(home, benchmark)
-    return NodeRotation(within=within, at_once=at_once, benchmarks=tuple(benchmarks) or NODE_BENCHMARKS)
+    return NodeRotation(
+        within=within, at_once=at_once, benchmarks=tuple(benchmarks) or NODE_BENCHMARKS, only=only
+    )
 
 
 def folder_of(history: Path | None, platform: str) -> Path:

@@ -12,6 +12,9 @@ from npc.commands.parameters import Duration, PathParameter
 from npc.commands.rare_options import RareOption
 from npc.cron.commands import (
     LOCK,
+    NODES_HELP,
+    NodeNames,
+    check_one_job,
     chosen,
     folder_of,
     of_at_once,
@@ -57,7 +60,12 @@ NIGHTS: Final = "runs/nightly"
     "--budget", type=Duration(),
     help="Node time that its jobs may take, nodes times hours as Slurm bills them: 10m, 8h (default: any).",
 )  # fmt: skip
+@click.option(
+    "--one-job", cls=RareOption, is_flag=True,
+    help="Each measurement of the night in one job instead of a job a benchmark (docs/cluster.md).",
+)  # fmt: skip
 @of_each_node
+@click.option("--nodes", cls=RareOption, type=NodeNames(), default=(), help=NODES_HELP)
 @click.option(
     "--within", cls=RareOption, type=click.IntRange(1), default=14, show_default=True,
     help="Number of nights in which --each-node has measured every node once.",
@@ -91,7 +99,9 @@ def nightly(
     output: Path | None,
     limit: float,
     budget: float | None,
+    one_job: bool,
     each_node: bool,
+    nodes: tuple[str, ...],
     within: int,
     at_once: int,
     node_benchmarks: tuple[str, ...],
@@ -107,11 +117,14 @@ def nightly(
     Exit codes by the worst verdict: 0 all as always, 10 CHANGED, 11 MISSING, 12 INVALID, 13 DEGRADED, 14
     FAIL; 1 it could not run or be written down, 2 usage, 130 and 143 stopped (what was measured is kept).
     """
+    import contextlib
     import errno
     from pathlib import Path
 
     from npc.cron.characterise import alone_on
     from npc.cron.nightly import NightRun, Options, Stopped
+    from npc.cron.node_parts import slurm_nodes
+    from npc.jobs.scheduler import SchedulerUnavailable
     from npc.jobs.stop import Stop
     from npc.jobs.wait import missing
     from npc.locks import LockHeld, only_one
@@ -122,15 +135,23 @@ def nightly(
     if find("jube") is None:
         raise click.ClickException(missing(FileNotFoundError(errno.ENOENT, "", "jube")))
     _, folder, file, _ = chosen(platform, tags, given, benchmark)  # before the night, not in it
+    if one_job:
+        check_one_job(folder)
+    if nodes and not each_node:
+        raise click.UsageError("--nodes goes with --each-node; for other jobs it is --set nodelist=n1,n2")
+    rotation = rotation_of(folder, given, within, at_once, node_benchmarks, nodes) if each_node else None
+    if rotation:  # what is not there is a mistake in the command, and no matter of the night
+        with contextlib.suppress(SchedulerUnavailable, FileNotFoundError):
+            slurm_nodes(folder, _words(tags, given, file, one_job), rotation.only)
     options = Options(
         platform=folder,
         history=folder_of(history, folder.name),
         runs=(output or workplace() / NIGHTS / folder.name).resolve(),
-        words=_words(tags, given, file),
+        words=_words(tags, given, file, one_job),
         keep_runs=keep_runs,
         limit_s=limit,
         budget_s=budget,
-        rotation=rotation_of(folder, given, within, at_once, node_benchmarks) if each_node else None,
+        rotation=rotation,
         pairs=not no_pairs,
         topology=topology if topology in ("", "slurm") else str(Path(topology).resolve()),
         fabric=load(topology) if topology else None,
@@ -162,10 +183,11 @@ def nightly(
     sys.exit(outcome.night.exit_code)
 
 
-def _words(tags: Sequence[str], given: Sequence[str], file: Path | None) -> tuple[str, ...]:
+def _words(tags: Sequence[str], given: Sequence[str], file: Path | None, one_job: bool) -> tuple[str, ...]:
     """The same for ``npc characterise``."""
     words = [word for tag in tags for word in ("--tag", tag)]
     words += [word for setting in given for word in ("--set", setting)]
+    words += ["--one-job"] if one_job else []
     return (*words, *(["--benchmark", str(file)] if file else []))
 
 

@@ -9,12 +9,26 @@ states of nodes those of sinfo(1), section "NODE STATE CODES".
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
-from npc.jobs.scheduler import ENDED, Job, JobId, SchedulerUnavailable, answer, call, moment, seconds, whole
+from npc.jobs.scheduler import (
+    ENDED,
+    Job,
+    JobId,
+    SchedulerUnavailable,
+    answer,
+    call,
+    moment,
+    seconds,
+    understood,
+    whole,
+)
+from npc.machine.command import last_line
+from npc.machine.fabric import expand
 
 NAME: Final = "Slurm"
 COMMANDS: Final = ("squeue", "scancel")
@@ -83,6 +97,12 @@ class SlurmNode(NamedTuple):
     def idle(self) -> bool:
         """Whether a job may start on it at once: it runs none, is awake, and planned for nobody."""
         return self.state == "idle"
+
+    def in_its_reservation(self) -> SlurmNode:
+        """The node as jobs see it that ask for the reservation which it is in: there ``maint``, ``reserved``
+        and the sign ``$`` keep nobody away."""
+        state = re.sub(r"^(?:maint|reserved)", "idle", self.state).replace("$", "")
+        return self._replace(state=state)
 
     def __str__(self) -> str:
         return f"{self.state} ({self.reason})" if self.reason else self.state
@@ -213,10 +233,31 @@ def nodes(partition: str = "") -> dict[str, SlurmNode]:
     return by_name
 
 
+def nodes_of_reservation(name: str) -> list[str] | None:
+    """The names of the nodes of a reservation; None if there is none of this name. Raises as `nodes` does."""
+    code, out, err = call(["scontrol", "--oneliner", "show", "reservation", name], unwanted=_UNWANTED)
+    if code and "not found" not in out + err:
+        raise SchedulerUnavailable(last_line(err) or last_line(out))
+    of_it = re.search(r"^ReservationName=.*?\sNodes=(\S+)", out, re.MULTILINE)
+    if of_it is None:
+        return None
+    with understood("scontrol"):
+        return [] if of_it[1] == "(null)" else expand(of_it[1])
+
+
 def default_partition() -> str:
     """The partition of jobs that ask for none, empty if there is none. Raises as `nodes` does."""
     out = answer(["sinfo", "--noheader", "--format=%P"], unwanted=_UNWANTED)
     return next((name[:-1] for name in out.split() if name.endswith("*")), "")
+
+
+def longest_job_s(partition: str = "") -> float:
+    """The longest time limit (s) that a partition allows, the default one without a name; infinite if it
+    allows any. Raises as `nodes` does."""
+    of = [f"--partition={partition}"] if partition else []
+    out = answer(["sinfo", *of, "--noheader", "--format=%P %l"], unwanted=_UNWANTED)
+    limits = (line.split() for line in out.splitlines() if partition or "* " in line)
+    return next((float(limit) for words in limits if (limit := seconds(words[-1]))), math.inf)
 
 
 def cancel(job: JobId, cluster: str = "") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,19 +24,19 @@ _WHOLE_NUMBER: Final = re.compile(r'printf %s "\$\{NPC_([A-Z0-9_]+):-[^"]*"\s*\Z
 _OR_AUTO: Final = re.compile(rf'\s*printf %s "\$\{{NPC_([A-Z0-9_]+):-{AUTO}\}}"\s*')
 
 
-def settings(home: Path, platform: Path | None = None, file: Path | None = None) -> dict[str, str]:
+def settings(home: Path, platform: Path | None = None, *files: Path | None) -> dict[str, str]:
     """Settings that benchmarks and a platform read from outside: the name, and the file that explains it.
 
     platform: a folder with a ``platform.xml``; those that its sets are initialised with are read, too.
-    file: a JUBE file beside the suite's own.
+    files: JUBE files beside the suite's own.
     """
-    files: dict[str, str] = {}
-    for path in _files_with_settings(home, platform, file):
+    known: dict[str, str] = {}
+    for path in _files_with_settings(home, platform, files):
         named = path.relative_to(home) if path.is_relative_to(home) else path
         for text in texts(read_jube_file(path)):
             for name in _SETTING.findall(text):
-                files.setdefault(name.lower(), named.as_posix())
-    return files
+                known.setdefault(name.lower(), named.as_posix())
+    return known
 
 
 def default_of(platform: Path, name: str) -> str:
@@ -64,13 +64,11 @@ def submit_command(platform: Path) -> str:
     return program[0] if program else ""
 
 
-def whole_numbers(
-    home: Path, platform: Path | None = None, file: Path | None = None
-) -> tuple[set[str], set[str]]:
+def whole_numbers(home: Path, platform: Path | None = None, *files: Path | None) -> tuple[set[str], set[str]]:
     """Those of the `settings` that are nothing but a parameter which JUBE takes whole numbers for, and those
     that may also be `AUTO`."""
     plain, or_auto = set(), set()
-    for path in _files_with_settings(home, platform, file):
+    for path in _files_with_settings(home, platform, files):
         for parameter in read_jube_file(path).iter("parameter"):
             text = parameter.text or ""
             if parameter.get("type") == "int" and (number := _WHOLE_NUMBER.search(text)):
@@ -80,8 +78,8 @@ def whole_numbers(
     return plain, or_auto
 
 
-def _files_with_settings(home: Path, platform: Path | None, file: Path | None) -> list[Path]:
-    files = sorted({*(home / "benchmarks").rglob("*.xml"), *([file] if file else [])})
+def _files_with_settings(home: Path, platform: Path | None, more: Iterable[Path | None]) -> list[Path]:
+    files = sorted({*(home / "benchmarks").rglob("*.xml"), *filter(None, more)})
     if platform:
         files += platform_files(platform / "platform.xml")
     return files
@@ -100,15 +98,15 @@ def platform_files(path: Path) -> list[Path]:
 
 
 def environment_of_settings(
-    home: Path, platform: Path, given: Sequence[str], file: Path | None = None
+    home: Path, platform: Path, given: Sequence[str], *files: Path | None
 ) -> dict[str, str]:
     """NPC_… variables of ``NAME=VALUE`` words.
 
     Raises InvalidUsage for names that nothing reads, and values that JUBE would not take.
     """
     _refuse_unread(platform)
-    known = settings(home, platform, file)
-    plain, or_auto = whole_numbers(home, platform, file)
+    known = settings(home, platform, *files)
+    plain, or_auto = whole_numbers(home, platform, *files)
     variables = {}
     for word in given:
         name, equals, value = word.partition("=")

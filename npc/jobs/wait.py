@@ -24,8 +24,9 @@ from npc import locks
 from npc.errors import CommandFailed
 from npc.files import no_link, read_bytes, read_end, replacing, write_whole
 from npc.jobs import jube, slurm
+from npc.jobs.node_jobs import JobWindow, NodeJobs, read_node_jobs
 from npc.jobs.progress import Display, WorkpackageRow, row_of
-from npc.jobs.scheduler import Job, SchedulerUnavailable
+from npc.jobs.scheduler import Job, JobId, SchedulerUnavailable
 from npc.jobs.schedulers import KNOWN
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import ON_NODES, REASON, BatchJob, NoRun, Workpackage, read_workpackages
@@ -58,6 +59,7 @@ class Ending(enum.Enum):
     ALL_ENDED = "all ended"
     GAVE_UP = "the limit is over"
     STOPPED = "stopped"
+    STALLED = "no job has begun or ended for too long"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ class Patience:
     least_s: float = 2.0
     #: Most time from one question to the next, in s; it grows to this while nothing changes.
     most_s: float = 60.0
+    #: How long to wait while no job runs, begins or ends, in s; None: without end.
+    idle_s: float | None = None
     #: How long after its submission a job that can never start is given up, in s.
     pending_s: float = 300.0
 
@@ -88,6 +92,8 @@ class RunWait:
     stop: Stop
     #: Shows people how far the run is.
     display: Display
+    #: Its jobs, where they are submitted here; None where JUBE does that.
+    node_jobs: NodeJobs | None = None
     #: When to give up, by Python's monotonic clock in s; infinite: never.
     deadline: float = math.inf
     #: Which batch system does not answer, and its words; empty if all do.
@@ -102,6 +108,8 @@ class RunWait:
     _never: dict[int, int] = field(default_factory=dict)
     #: Number of a workpackage → since when its job or script is over without a done file (monotonic, s).
     _settling: dict[int, float] = field(default_factory=dict)
+    #: Numbers of workpackages that were shown when they had ended.
+    _shown: set[int] = field(default_factory=set)
     #: How many jobs of this run were in the queue when it took no more; 0 before that.
     _most_jobs: int = 0
     #: Rows of those that are being submitted again, as they were before: number of a workpackage → row.
@@ -144,16 +152,19 @@ class RunWait:
         return self.stop.number is not None or time.monotonic() >= self.deadline
 
     def lives(self, workpackage: Workpackage) -> bool:
-        """Whether its job may still do something."""
-        job = self.jobs.get(workpackage.number)
-        return job is not None and not job.ended and not workpackage.recorded_reason()
+        """Whether its job may still do something for it; one job may have the scripts of several."""
+        job, done_file = self.jobs.get(workpackage.number), workpackage.told_by("done_file")
+        if job is None or job.ended or workpackage.recorded_reason():
+            return False
+        return done_file is None or not _is_there(done_file)
 
     def needs_jube(self, workpackages: Sequence[Workpackage]) -> bool:
         """Whether ``jube continue`` could do something. Not while Slurm is silent: it might submit."""
         if self.silent:
             return False
         return (
-            any(
+            self.node_jobs is not None
+            or any(
                 not self.lives(workpackage) or self._gives_up(workpackage) or workpackage.starts_nothing()
                 for workpackage in workpackages
                 if workpackage.is_open and not workpackage.submit_limit
@@ -203,7 +214,7 @@ class RunWait:
                     workpackage.note_submission()
                     self._void_marks_if_requeued(workpackage)
                     marked += [workpackage] if self._mark(workpackage) else []
-                whole = self._continue(lock.descriptor)
+                whole = self._submit_next() if self.node_jobs else self._continue(lock.descriptor)
                 self._note_refusals(submitted)
                 for workpackage in marked:
                     if workpackage.done:  # just before its job was ended
@@ -217,17 +228,38 @@ class RunWait:
         return whole
 
     def rows(self, workpackages: Sequence[Workpackage]) -> list[WorkpackageRow]:
-        """The workpackages with what is known of their jobs."""
-        return [
-            self._submitting[workpackage.number]
-            if workpackage.number in self._submitting and not workpackage.batch_job()
-            else row_of(workpackage, self.jobs.get(workpackage.number))
-            for workpackage in workpackages
-        ]
+        """The workpackages with what is known of their jobs. A job runs its scripts one after the other."""
+        rows, at_work = list[WorkpackageRow](), set[JobId]()
+        for workpackage in workpackages:
+            if workpackage.number in self._submitting and not workpackage.batch_job():
+                rows.append(self._submitting[workpackage.number])
+                continue
+            job = self.jobs.get(workpackage.number)
+            row = row_of(workpackage, job)
+            if job and row.state == "running":
+                if job.id in at_work:
+                    row = dataclasses.replace(row, state="waiting")
+                at_work.add(job.id)
+            rows.append(row)
+        return rows
 
     def show(self, workpackages: Sequence[Workpackage]) -> None:
-        """The table, or what has changed."""
-        self.display.show(self.rows(workpackages), self.silent or self.busy)
+        """The table, or what has changed; of a job for every node what is in the queue, or just left it."""
+        title = self.silent or self.busy
+        if self.node_jobs:
+            ended = [one.number for one in workpackages if one.done or one.failed]
+            counts = f"{len(ended)} of {len(workpackages)} ended"
+            title = f"{counts}; {title}" if title else counts
+            workpackages = [one for one in workpackages if one.started and one.number not in self._shown]
+            self._shown.update(ended)
+        self.display.show(self.rows(workpackages), title)
+
+    def _submit_next(self) -> bool:
+        """Submit what may be in the queue now; True, as JUBE has nothing more to do."""
+        assert self.node_jobs is not None
+        window = JobWindow(self.run, self.node_jobs, self.env)
+        self.busy = window.go_on(read_workpackages(self.run), self.jobs, self._has_no_time)
+        return True
 
     def _continue(self, lock: int) -> bool:
         """``jube continue``; whether it ran to its end."""
@@ -278,12 +310,12 @@ class RunWait:
         job = self.jobs.get(workpackage.number)
         if workpackage.failed:
             if job and job.ended and job.state != "COMPLETED":
-                _record(workpackage, _with_last_words(workpackage, _ending(job)), job.nodes)
+                record_end(workpackage, _ending(job), job.nodes)
             return False
         reason = self._verdict(workpackage, job)
         if not reason:
             return False
-        _record(workpackage, _with_last_words(workpackage, reason), job.nodes if job else "")
+        record_end(workpackage, reason, job.nodes if job else "")
         error_file = workpackage.told_by("error_file")
         if error_file is not None and error_file.parent.is_dir() and not error_file.exists():
             write_whole(error_file, f"{reason}\n")
@@ -370,8 +402,9 @@ def wait_for(
     batch system's commands where there are jobs to ask for.
     """
     deadline = math.inf if patience.limit_s is None else time.monotonic() + patience.limit_s
-    wait = RunWait(run, patience, env, stop, display, deadline)
+    wait = RunWait(run, patience, env, stop, display, read_node_jobs(run), deadline)
     interval, before, said_done = patience.least_s, "", False
+    standing, since = "", time.monotonic()
     while True:
         wait.ask(read_workpackages(run, WRITING_S))
         driven = wait.needs_jube(read_workpackages(run, WRITING_S)) and stop.number is None and wait.drive()
@@ -380,12 +413,19 @@ def wait_for(
         if stop.number is not None:
             return Ending.STOPPED, wait.rows(workpackages)
         if driven and not any(
-            workpackage.is_open or (workpackage.failed and wait.lives(workpackage))
+            workpackage.is_open
+            or (workpackage.failed and wait.lives(workpackage))
+            or (wait.node_jobs and not workpackage.started)
             for workpackage in workpackages
         ):
             return Ending.ALL_ENDED, wait.rows(workpackages)
         if time.monotonic() >= deadline:
             return Ending.GAVE_UP, wait.rows(workpackages)
+        pending = repr([(number, job.state) for number, job in wait.jobs.items()])
+        if pending != standing or "RUNNING" in pending:
+            standing, since = pending, time.monotonic()
+        if patience.idle_s is not None and time.monotonic() - since >= patience.idle_s:
+            return Ending.STALLED, wait.rows(workpackages)
         now = repr(
             [
                 (workpackage.number, workpackage.state(), wait.jobs.get(workpackage.number))
@@ -421,20 +461,22 @@ def _job_to_ask(workpackage: Workpackage) -> BatchJob | None:
     return workpackage.batch_job()
 
 
-def _with_last_words(workpackage: Workpackage, reason: str) -> str:
-    words = workpackage.last_words()
-    if words.startswith("unavailable: "):  # the program itself said what it lacks
-        return words
-    return f"{reason}; last words: {words}" if words else reason
-
-
-def _record(workpackage: Workpackage, status: str, nodes: str = "") -> None:
-    """Write the reason file: the status, the nodes that the job had, then the end of what it printed."""
+def record_end(workpackage: Workpackage, reason: str, nodes: str = "") -> None:
+    """Write the reason file: the status with the job's last words, the nodes that it had, then the end of
+    what it printed."""
+    status = _with_last_words(workpackage, reason)
     text = f"{' '.join(status.split())}\n" + (f"{ON_NODES}{nodes}\n" if nodes else "")
     for path in workpackage.outputs()[:2]:
         lines = read_end(path).splitlines()[-_LAST_LINES:]
         text += f"\nthe end of {path.name}:\n" + "".join(f"  {line}\n" for line in lines)
     write_whole(workpackage.folder / REASON, text)
+
+
+def _with_last_words(workpackage: Workpackage, reason: str) -> str:
+    words = workpackage.last_words()
+    if words.startswith("unavailable: "):  # the program itself said what it lacks
+        return words
+    return f"{reason}; last words: {words}" if words else reason
 
 
 def verdict(workpackages: Sequence[Workpackage]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import string
 import time
 from collections.abc import Mapping
@@ -33,8 +34,17 @@ CONFIGURATION: Final = "configuration.xml"
 REASON: Final = "reason.txt"
 #: What runs a job script at once, on this machine: no batch system.
 SHELLS: Final = ("bash", "dash", "sh", "zsh")
+#: The attribute of a workpackage that is only the pattern of others (`npc.jobs.node_jobs`).
+PREPARED: Final = "prepared"
 #: How its second line begins where the job had nodes.
 ON_NODES: Final = "on nodes: "
+#: In a workpackage's folder: how long its script took that has ended by itself in a job for several.
+SCRIPT_END: Final = "script_end.json"
+#: What stands in the place of a submission where another job runs the script.
+IN_ANOTHER_JOB: Final = "npc: another job runs this script"
+#: In a workpackage's ``work``: folders with what its script had measured when its job was ended early, and
+#: another job ran it once more.
+EARLIER: Final = "earlier"
 
 
 class NoRun(InvalidFile):
@@ -50,6 +60,17 @@ class BatchJob(NamedTuple):
     cluster: str = ""
     #: The batch system that has it.
     scheduler: Scheduler = slurm
+
+
+class Submission(NamedTuple):
+    """How a job script is submitted."""
+
+    #: Name of the program that takes it, without its folder.
+    program: str
+    #: Words between the program and the script: options of this submission.
+    words: tuple[str, ...]
+    #: The script, in the folder that it is submitted from.
+    script: Path
 
 
 class Progress(NamedTuple):
@@ -147,12 +168,13 @@ class Workpackage:
 
     def state(self) -> str:
         """``done``, ``failed``, ``running`` (started, in whatever way it goes on) or ``waiting``: for its
-        turn, or for a place in the queue."""
-        if self.done:
-            return "done"
-        if self.failed:
+        turn, or for a place in the queue; in a job for several also before JUBE sees it."""
+        script_ended = (self.folder / SCRIPT_END).exists()
+        if self.failed or (script_ended and self.recorded_reason()):
             return "failed"
-        return "running" if self.started and not self.submit_limit else "waiting"
+        if self.done or script_ended:
+            return "done"
+        return "running" if self.started and not self.submit_limit and not self.awaits_job else "waiting"
 
     @property
     def unavailable(self) -> bool:
@@ -181,6 +203,15 @@ class Workpackage:
                 awaited = launches.awaited
         return Progress(made, planned, failed, awaited)
 
+    def launch_folders(self) -> list[Path]:
+        """The folders of its launches; where its script was run once more, those with more launches."""
+        work = self.folder / "work"
+        folders = [path.parent for path in work.glob(f"*/{LAUNCHES}")]
+        earlier = [path.parent for path in work.glob(f"{EARLIER}/*/*/{LAUNCHES}")]
+        names = dict.fromkeys(folder.name for folder in (*folders, *earlier))
+        alike = ([folder for folder in (*folders, *earlier) if folder.name == name] for name in names)
+        return sorted(max(several, key=_launches_made) for several in alike)
+
     def launches_folder(self) -> Path | None:
         """Where its launches are, or will be once the job has described its node; None before that."""
         folders = sorted(path.parent for path in (self.folder / "work").glob(f"*/{LAUNCHES}"))
@@ -200,6 +231,29 @@ class Workpackage:
         file = self._evaluate(getattr(do, kind)) if do else None
         return self.folder / "work" / folder / file if file and folder is not None else None
 
+    def stdout(self) -> Path:
+        """The file of what its last command printed: its submission, where that is what it does."""
+        do = self.pending_do()
+        return self.folder / "work" / ((self._evaluate(do.stdout) if do else None) or "stdout")
+
+    def submission(self) -> Submission | None:
+        """How its job script is submitted; None where its command names no script that is there."""
+        do = self.pending_do()
+        command = self._evaluate(do.command) if do else None
+        folder = self._evaluate(do.work_dir) if do else None
+        try:
+            program, *words, script = shlex.split(command or "")
+        except ValueError:
+            return None
+        path = self.folder / "work" / (folder or "") / script
+        return Submission(Path(program).name, tuple(words), path) if path.is_file() else None
+
+    def forget_end(self) -> None:
+        """Take away what says that it failed: another job runs its script once more."""
+        for path in (self.told_by("error_file"), self.folder / "error", self.folder / REASON):
+            if path is not None:
+                path.unlink(missing_ok=True)
+
     def note_submission(self) -> None:
         """Note for JUBE what it could not note itself if it was killed right after sbatch had taken the job:
         it would submit a second one into the same folder."""
@@ -209,9 +263,8 @@ class Workpackage:
     def batch_job(self) -> BatchJob | None:
         """The job that it waits for: the last that was named in what the submission printed."""
         do = self.pending_do()
-        stdout = (self._evaluate(do.stdout) if do else None) or "stdout"
         try:
-            text = read_text(self.folder / "work" / stdout, "replace")
+            text = read_text(self.stdout(), "replace")
         except OSError:
             return None
         submits = "\n".join(self._evaluate(command.command) or "" for command in ([do] if do else self.dos))
@@ -220,10 +273,18 @@ class Workpackage:
                 return BatchJob(*job, scheduler)
         return None
 
+    @property
+    def awaits_job(self) -> bool:
+        """Whether another job is to run its script, and is not submitted yet."""
+        with contextlib.suppress(OSError):
+            return read_text(self.stdout(), "replace").strip() == IN_ANOTHER_JOB
+        return False
+
     def submitted_elsewhere(self) -> str:
         """The command by which its job was given to a batch system that is not known; empty for others."""
         submit = self.parameters.get("submit", "").split()
-        unknown = bool(submit) and bool(self.pending_do()) and not self.submitted_by_a_shell()
+        started = bool(submit) and self.pending_do() is not None
+        unknown = started and not self.submitted_by_a_shell() and not self.awaits_job
         return Path(submit[0]).name if unknown and not self.batch_job() else ""
 
     def submitted_by_a_shell(self) -> bool:
@@ -301,6 +362,12 @@ class Workpackage:
         return None if "$" in words else str(Path(words).expanduser()) if words.startswith("~") else words
 
 
+def _launches_made(folder: Path) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return len(read_launches(folder).launches)
+    return 0
+
+
 def find_run(path: Path) -> Path:
     """The run that `path` means: a run's folder, or the newest of the runs in it. Raises `NoRun`."""
     if (path / WORKPACKAGES).exists() or (path / LAUNCHES).exists():
@@ -334,21 +401,18 @@ def _read_workpackages(run: Path) -> list[Workpackage]:
     except (OSError, ValueError) as error:  # a workpackage's id that is no number
         raise NoRun(f"{run / WORKPACKAGES}: {error}") from None
     steps = _read_steps(run)
+    # a step may give its folders a suffix
+    names = (path.name for path in run.iterdir())
+    folders = {name[:6]: name for name in names if name[:6].isdecimal() and name[6:7] == "_"}
     workpackages = []
     for number, element in sorted(elements.items()):
+        if element.get(PREPARED):
+            continue
         step = (element.findtext("step") or "").strip()
+        folder = run / folders.get(f"{number:06d}", f"{number:06d}_{step}")
         parameters = _parameters(number, elements)
-        workpackages.append(
-            Workpackage(_folder(run, number, step), number, step, parameters, steps.get(step, ()))
-        )
+        workpackages.append(Workpackage(folder, number, step, parameters, steps.get(step, ())))
     return workpackages
-
-
-def _folder(run: Path, number: int, step: str) -> Path:
-    folder = run / f"{number:06d}_{step}"
-    if folder.is_dir():
-        return folder
-    return next(run.glob(f"{folder.name}_*"), folder)  # a step may give its folders a suffix
 
 
 def _parameters(number: int, elements: Mapping[int, Element]) -> dict[str, str]:

@@ -52,7 +52,7 @@ def _records_of_run(run: Path, platform: str) -> Iterator[Record]:
     for workpackage in read_workpackages(run):
         where = platform or workpackage.parameters.get("npc_platform_name") or _measured_node(run)
         origin = Origin(where, workpackage.step, name)
-        folders = sorted(path.parent for path in (workpackage.folder / "work").glob(f"*/{LAUNCHES}"))
+        folders = workpackage.launch_folders()
         for folder in folders:
             yield from _records_of_folder(folder, run, origin, workpackage.recorded_reason())
         if not folders:

@@ -153,28 +153,16 @@ def test_a_night_without_time_leaves_out_the_rest(tmp_path: Path) -> None:
 
 
 def test_nodes_get_a_job_each_and_pairs_one_for_both() -> None:
-    words = ("--tag", "network", "--set", "samples=3", "--set", "pairs_runs=1", "--set", "queue=batch")
+    words = ("--tag", "network", "--set", "samples=3", "--set", "pairs_runs=1", "--set", "tiny_client=x")
     rotation = NodeRotation(benchmarks=("stream",))
-    nodes, pairs = parts_of_nodes(4, [("n1", "n2"), ("n3",)], rotation, ROOT / "platforms/slurm", words)
-    assert (nodes.name, pairs.name) == ("nodes-4-stream", "nodes-4-pairs")
-    assert nodes.words[:2] == ("--benchmark", str(ROOT / "benchmarks/stream/benchmark.xml"))
-    own = {"samples=3", "queue=batch", "dependency=none", "nodelist=n1;;n2;;n3"}
-    assert set(nodes.words[3::2]) == own, "without what only the test between nodes knows"
-    assert {"pairs_nodes=2", "nodelist=n1,n2", "pairs_runs=1", "queue=batch"} <= set(pairs.words)
-    assert (nodes.hosts, pairs.hosts) == (("n1", "n2", "n3"), ("n1", "n2"))
-
-
-def test_files_whose_steps_have_the_same_names_get_a_folder_each(tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("triad.yaml", "copy.yml", "pairs.xml")]
-    for file, step in zip(files, ("memory", "memory", "pairs"), strict=True):
-        text = f"name: x\noutpath: runs\nstep:\n  - {{name: {step}, do: 'true'}}\n"
-        if file.suffix == ".xml":
-            text = f'<jube><benchmark name="x" outpath="runs"><step name="{step}"/></benchmark></jube>'
-        file.write_text(text, encoding="utf-8")
-    rotation = NodeRotation(benchmarks=tuple(map(str, files)))
-    parts = parts_of_nodes(1, [("n1", "n2")], rotation, ROOT / "platforms/slurm", ())
-    names = ["nodes-1-memory", "nodes-1-memory-2", "nodes-1-pairs", "nodes-1-pairs-2"]
-    assert [part.name for part in parts] == names
+    (part,) = parts_of_nodes(4, [("n1", "n2"), ("n3",)], rotation, ROOT / "platforms/slurm", words)
+    assert part.name == "nodes-4"
+    assert part.words == (
+        "--each-node", "--set", "samples=3", "--set", "pairs_runs=1",
+        "--node-benchmark", str(ROOT / "benchmarks/stream/benchmark.xml"),
+        "--pair", "n1,n2", "--pair", "n3", "--at-once", "8",
+    ), "without what only another benchmark knows"  # fmt: skip
+    assert part.hosts == ("n1", "n2", "n3")
 
 
 def test_a_work_that_waits_holds_up_no_other_and_works_in_a_window_share_no_node(tmp_path: Path) -> None:
@@ -187,7 +175,7 @@ def test_a_work_that_waits_holds_up_no_other_and_works_in_a_window_share_no_node
     stuck, order = tonight.begin_next(), list[WorkItem]()
     while begun := tonight.begin_next():
         work, parts = begun
-        assert [part.hosts for part in parts] == [work.nodes, work.nodes], "the nodes alone, then as a pair"
+        assert [part.hosts for part in parts] == [work.nodes]
         assert tonight.begin_next() is None, "no more than two at once"
         order.append(work)
         tonight.add_costs(RunCosts({"stream": Cost(10.0, 1)}, {}))

@@ -28,7 +28,7 @@ from npc.jobs import in_place, jube, wait
 from npc.jobs.allocation import JobAllocation
 from npc.jobs.progress import Display, rows_of
 from npc.jobs.stop import Stop
-from npc.jobs.workpackages import Workpackage, read_workpackages
+from npc.jobs.workpackages import Workpackage, empty_steps, read_workpackages
 from npc.machine.fabric import natural
 from npc.places import own, shared, shown, workplace
 from npc.python import python
@@ -177,13 +177,16 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
         if goes_on
         else ""
     )
+    empty = empty_steps(run, workpackages) if ending is wait.Ending.ALL_ENDED else []
+    for sentence in empty:
+        click.echo(sentence, err=True)
     if isinstance(ending, signal.Signals):
         click.echo(f"stopped: what had been measured is collected{later}", err=True)
         return 128 + ending
     if ending is wait.Ending.GAVE_UP:
         click.echo(f"not ended by the limit: what had been measured is collected{later}", err=True)
         return wait.EXIT_UNFINISHED
-    code = exit_code(records, drawn)
+    code = exit_code(records, drawn) or (wait.EXIT_PARTLY if empty else 0)
     unused = sum(not record.ok and not _expected(record) for record in records)
     if unused and code in (0, wait.EXIT_PARTLY):
         verdict = f"exit code {code}: " if code else ""

@@ -42,14 +42,14 @@ def wait(
     and started again at any time; the jobs go on.
 
     Exit codes: 0 all done (or unavailable here), 1 nothing usable, 2 usage, 5 gave up at the limit, 6 some
-    failed, 130 and 143 stopped.
+    failed, or a step has no workpackage, 130 and 143 stopped.
     """
     import json
 
     import npc.jobs.wait as waiting
     from npc.jobs.progress import Display, as_json
     from npc.jobs.stop import Stop
-    from npc.jobs.workpackages import NoRun, find_run, read_workpackages
+    from npc.jobs.workpackages import NoRun, empty_steps, find_run, read_workpackages
     from npc.machine.tools import search_path
 
     if least > most:
@@ -79,6 +79,9 @@ def wait(
     workpackages = read_workpackages(folder, waiting.WRITING_S)
     if ending is waiting.Ending.ALL_ENDED:
         code = waiting.verdict(workpackages)
+        for sentence in empty_steps(folder, workpackages):
+            click.echo(sentence, err=True)
+            code = code or waiting.EXIT_PARTLY
     else:
         code = waiting.EXIT_UNFINISHED if ending is waiting.Ending.GAVE_UP else 128 + (stop.number or 0)
     if as_json_:

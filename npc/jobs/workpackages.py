@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import re
 import string
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -45,6 +46,8 @@ IN_ANOTHER_JOB: Final = "npc: another job runs this script"
 #: In a workpackage's ``work``: folders with what its script had measured when its job was ended early, and
 #: another job ran it once more.
 EARLIER: Final = "earlier"
+#: A line of JUBE's log.
+_TWO_VALUES: Final = re.compile(r"Parameter '([^']+)' is/are already defined different")
 
 
 class NoRun(InvalidFile):
@@ -227,20 +230,20 @@ class Workpackage:
         """The file by which JUBE learns that the pending ``<do>`` is done, or has failed; None if there is
         none."""
         do = self.pending_do()
-        folder = self._evaluate(do.work_dir) if do else None
-        file = self._evaluate(getattr(do, kind)) if do else None
+        folder = self.evaluate(do.work_dir) if do else None
+        file = self.evaluate(getattr(do, kind)) if do else None
         return self.folder / "work" / folder / file if file and folder is not None else None
 
     def stdout(self) -> Path:
         """The file of what its last command printed: its submission, where that is what it does."""
         do = self.pending_do()
-        return self.folder / "work" / ((self._evaluate(do.stdout) if do else None) or "stdout")
+        return self.folder / "work" / ((self.evaluate(do.stdout) if do else None) or "stdout")
 
     def submission(self) -> Submission | None:
         """How its job script is submitted; None where its command names no script that is there."""
         do = self.pending_do()
-        command = self._evaluate(do.command) if do else None
-        folder = self._evaluate(do.work_dir) if do else None
+        command = self.evaluate(do.command) if do else None
+        folder = self.evaluate(do.work_dir) if do else None
         try:
             program, *words, script = shlex.split(command or "")
         except ValueError:
@@ -267,7 +270,7 @@ class Workpackage:
             text = read_text(self.stdout(), "replace")
         except OSError:
             return None
-        submits = "\n".join(self._evaluate(command.command) or "" for command in ([do] if do else self.dos))
+        submits = "\n".join(self.evaluate(command.command) or "" for command in ([do] if do else self.dos))
         for scheduler in KNOWN:
             if job := scheduler.submitted(text, submits):
                 return BatchJob(*job, scheduler)
@@ -349,7 +352,7 @@ class Workpackage:
             return words if words.startswith("unavailable: ") else f"failed: {words}"
         return "failed: it has not ended, or was lost"
 
-    def _evaluate(self, text: str) -> str | None:
+    def evaluate(self, text: str) -> str | None:
         """`text` with its parameters, as JUBE replaces them; None if one is not known."""
         known = {
             "jube_step_name": self.step,
@@ -366,6 +369,45 @@ def _launches_made(folder: Path) -> int:
     with contextlib.suppress(OSError, ValueError):
         return len(read_launches(folder).launches)
     return 0
+
+
+def empty_steps(run: Path, workpackages: Sequence[Workpackage]) -> list[str]:
+    """A sentence for each step of which JUBE made no workpackage, although those before it are done. It makes
+    none where the step's parameter sets and those before it give one name two values, and says so nowhere but
+    in its log."""
+    try:
+        root = parse_xml(read_bytes(run / CONFIGURATION))
+    except (OSError, ValueError):
+        return []
+    by_step: dict[str, list[Workpackage]] = {}
+    for workpackage in workpackages:
+        by_step.setdefault(workpackage.step, []).append(workpackage)
+    sentences = []
+    for step in root.iter("step"):
+        name = step.get("name", "")
+        before = [word.strip() for word in step.get("depend", "").split(",") if word.strip()]
+        is_due = all(word in by_step and all(w.done for w in by_step[word]) for word in before)
+        if name in by_step or not is_due or step.get("active") is not None:
+            continue
+        names = ", ".join(_two_values(run, name)) or f"see {run / 'run.log'}"
+        sentences.append(
+            f"step {name} has no workpackage: its parameter sets give one name two values: {names}"
+        )
+    return sentences
+
+
+def _two_values(run: Path, step: str) -> list[str]:
+    """The parameters that JUBE's logs name as the reason why it made no workpackage of a step."""
+    names: dict[str, None] = {}
+    for log in ("run.log", "continue.log"):
+        with contextlib.suppress(OSError):
+            last: list[str] = []
+            for line in read_text(run / log, "replace").splitlines():
+                if match := _TWO_VALUES.search(line):
+                    last = match[1].split(",")
+                elif line.endswith(f" parent combinations for step {step}"):
+                    names |= dict.fromkeys(last)
+    return sorted(names)
 
 
 def find_run(path: Path) -> Path:

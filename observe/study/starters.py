@@ -90,4 +90,4 @@ def _placement(workpackage: Workpackage) -> tuple[int, int, int, str]:
 
 
 def _words(parameters: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(shlex.split(f"{parameters.get('starter', '')} {parameters.get('args_starter', '')}"))
+    return tuple(shlex.split(f"{parameters.get('npc_starter', '')} {parameters.get('npc_args_starter', '')}"))

@@ -24,13 +24,15 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
     """Records of a JUBE run: RUN/records.csv.
 
     RUN is a run's folder (runs/000003), the folder above it (the newest run is meant), or a folder of
-    launches. Exit codes: 0, 1 no usable record at all (the file is written), 2 usage.
+    launches. Of other people's benchmarks, what supported tools printed is read. Exit codes: 0, 1 no usable
+    record at all (the file is written), 2 usage.
     """
-    from npc.jobs.workpackages import NoRun, find_run
+    from npc.jobs.workpackages import NoRun, find_run, read_workpackages
     from npc.machine.platform import InvalidPlatform
     from npc.parsers.run.collect import collect_run, save_environment
+    from npc.parsers.run.foreign import unread
     from npc.records.record import save_csv
-    from npc.records.run import RECORDS
+    from npc.records.run import RECORDS, WORKPACKAGES
     from npc.records.units import plural
     from npc.validity import INVALID, unusable
     from npc.validity.disturbance import in_words
@@ -55,5 +57,10 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
         click.echo(f"  {len(alike)} × {alike[0].benchmark}: {alike[0].status}", err=True)
     if any(record.status.startswith(INVALID) for record in records):
         click.echo(f"  which rule says so: npc check {folder}", err=True)
-    if not usable:
+    others = unread(read_workpackages(folder), records) if (folder / WORKPACKAGES).exists() else {}
+    if others:
+        steps = ", ".join(f"{number} × {step}" for step, number in others.items())
+        result = f"jube result {folder.resolve().parent} --id {folder.resolve().name}"
+        click.echo(f"  not measured by NPC: {steps}; what its authors read: {result}", err=True)
+    if not usable and (records or not others):
         sys.exit(1)

@@ -19,6 +19,7 @@ from npc.document import below
 from npc.files import copy, read_text
 from npc.jobs.workpackages import read_workpackages
 from npc.parsers.observed import rank_cpus, watching
+from npc.parsers.run.foreign import is_foreign, records_of_foreign
 from npc.parsers.run.output import read_output
 from npc.records import series
 from npc.records.build import Origin, record_of_failure, records_of
@@ -49,18 +50,24 @@ def _records_of_run(run: Path, platform: str) -> Iterator[Record]:
     if (run / LAUNCHES).exists():
         yield from _records_of_folder(run, run, Origin(platform or socket.gethostname(), "", name))
         return
-    for workpackage in read_workpackages(run):
-        where = platform or workpackage.parameters.get("npc_platform_name") or _measured_node(run)
+    workpackages = read_workpackages(run)
+    names = (workpackage.parameters.get("npc_platform_name") for workpackage in workpackages)
+    where = platform or next(filter(None, names), "") or _measured_node(run)
+    foreign = []
+    for workpackage in workpackages:
         origin = Origin(where, workpackage.step, name)
         folders = workpackage.launch_folders()
         for folder in folders:
             yield from _records_of_folder(folder, run, origin, workpackage.recorded_reason())
-        if not folders:
+        if not folders and workpackage.done and is_foreign(workpackage):
+            foreign.append(workpackage)
+        elif not folders:
             job = workpackage.batch_job()
             origin = origin._replace(job=str(job.number) if job else "")
             source = workpackage.folder if workpackage.folder.is_dir() else run / WORKPACKAGES
             nodes, hosts = workpackage.asked_nodes(), workpackage.given_hosts()
             yield _failure(workpackage.reason(), origin, run, source, workpackage.step, nodes, hosts)
+    yield from records_of_foreign(run, foreign, Origin(where, "", name))
 
 
 def _measured_node(run: Path) -> str:

@@ -16,6 +16,10 @@ PARAMETERS = """
         <value>$nodes * $taskspernode</value>
         <selection>2</selection>
       </parameter>
+      <parameter name="npc_bin" type="string" separator="," duplicate="none" mode="shell">
+        <value>printf /opt/npc/bin</value>
+        <selection>/opt/npc/bin</selection>
+      </parameter>
       <parameter name="preprocess" type="string" separator="," duplicate="none" mode="text">
         <value/>
       </parameter>

@@ -342,6 +342,38 @@ def test_a_benchmark_whose_parameters_have_common_names_runs_on_our_platforms(
     assert (tmp_path / "runs/000000/000000_site/work/stdout").read_text().startswith("of theirs ")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("starter", "expected"),
+    [
+        ("srun --mpi=pmix", "time -p srun --mpi=pmix --cpu_bind=none stream"),
+        ("aprun", "time -p aprun --cpu_bind=none stream"),
+    ],
+)
+def test_a_benchmark_with_options_for_the_starter_gets_the_starter_for_a_single_task(
+    tmp_path: Path, starter: str, expected: str
+) -> None:
+    """Ours do without mpirun or srun there, but not without what alone reaches a compute node."""
+    (tmp_path / "site.xml").write_text(
+        """<jube><benchmark name="site" outpath="runs">
+        <parameterset name="executeset" init_with="platform.xml">
+            <parameter name="args_starter">--cpu_bind=none</parameter></parameterset>
+        <parameterset name="systemParameter" init_with="platform.xml">
+            <parameter name="measurement">time -p</parameter>
+            <parameter name="executable">stream</parameter></parameterset>
+        <step name="site"><use>executeset,systemParameter</use>
+            <use from="platform.xml">executesub,jobfiles</use><do>true</do></step></benchmark></jube>"""
+    )
+    options = ["--include-path", ROOT / "platforms/slurm"]
+    run_jube(tmp_path / "site.xml", tmp_path / "runs", *options, NPC_MPI_STARTER=starter)
+    (script,) = job_scripts(tmp_path / "runs/000000").values()
+    assert expected in [line.strip() for line in script.splitlines()]
+    ours = "benchmarks/stream/benchmark.xml"
+    run_jube(ours, tmp_path / "ours", *options, NPC_MPI_STARTER=starter, PATH=slurm(tmp_path / "bin"))
+    (script,) = job_scripts(tmp_path / "ours/000000").values()
+    assert ("aprun -n 1 env" in script) == (starter == "aprun") and "srun" not in script
+
+
 @needs_foreign
 @pytest.mark.slow
 @pytest.mark.parametrize("benchmark", ["qperf", "stream"])
@@ -396,9 +428,12 @@ def test_jubes_own_platform_makes_right_job_scripts_of_the_whole_suite(tmp_path:
         number = 1 if alone or step == "fio" else 2
         assert f"#SBATCH --nodes={number}\n#SBATCH --ntasks={number}\n" in script
         assert f"#SBATCH --cpus-per-task={20 if alone else 1}\n" in script
+        if number == 1:  # a single task needs no MPI
+            assert "srun " not in script and "/npc records sample" in script
+            continue
         (line,) = (line for line in script.splitlines() if "srun " in line)
         before, after = line.split("srun ")
-        assert ("npc records sample" in before) == (step in ("osu", "fio") or alone)
+        assert ("npc records sample" in before) == (step == "osu")
         assert ("/npb --servercmd" in after) == (step in ("qperf", "sockperf", "iperf3"))
 
 

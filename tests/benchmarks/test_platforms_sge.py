@@ -28,6 +28,10 @@ HOW = ("failed", "killed", "limit", "deleted", "pending", "never", "lost", "well
 BENCHMARK = """
 <jube><benchmark name="ways of" outpath="{folder}/runs">
   <parameterset name="how_param"><parameter name="how">{how}</parameter></parameterset>
+  <parameterset name="executeset" init_with="platform.xml">
+    <parameter name="starter"></parameter>
+    <parameter name="args_starter"></parameter>
+  </parameterset>
   <parameterset name="systemParameter" init_with="platform.xml">
     <parameter name="executable">sh {folder}/ways $how</parameter>
     <parameter name="npc_slots" type="int">1</parameter>
@@ -38,8 +42,8 @@ BENCHMARK = """
     <parameter name="additional_job_config" mode="python">"-h" if "$how" == "pending" else ""</parameter>
   </parameterset>
   <step name="site">
-    <use>how_param</use>
-    <use from="platform.xml">executeset,executesub,jobfiles</use>
+    <use>how_param,executeset</use>
+    <use from="platform.xml">executesub,jobfiles</use>
     <use>systemParameter</use>
     <do done_file="$done_file" error_file="$error_file">$submit $submit_script</do>
   </step>

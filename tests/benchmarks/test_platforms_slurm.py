@@ -256,6 +256,10 @@ BENCHMARK = """<?xml version="1.0" encoding="UTF-8"?>
         <parameterset name="site_param">
             <parameter name="how">{hows}</parameter>
         </parameterset>
+        <parameterset name="executeset" init_with="platform.xml">
+            <parameter name="starter"></parameter>
+            <parameter name="args_starter"></parameter>
+        </parameterset>
         <parameterset name="systemParameter" init_with="platform.xml">
             <parameter name="nodes" type="int">{nodes}</parameter>
             <parameter name="preprocess" mode="python" separator=";;">{before}["$how"]</parameter>
@@ -263,8 +267,8 @@ BENCHMARK = """<?xml version="1.0" encoding="UTF-8"?>
             <parameter name="postprocess">echo and so on</parameter>
         </parameterset>
         <step name="site">
-            <use>site_param,systemParameter</use>
-            <use from="platform.xml">executeset,executesub,jobfiles</use>
+            <use>site_param,executeset,systemParameter</use>
+            <use from="platform.xml">executesub,jobfiles</use>
             <do done_file="$done_file" error_file="$error_file">$submit $submit_script</do>
         </step>
     </benchmark>

@@ -33,6 +33,10 @@ TINY = f"""<jube>
 CLIENT = "qperf HOSTNAME -t 1 -uu -vu -m 64K tcp_bw"
 #: One job on one node: LIKWID for a moment.
 NODE = f"""<jube>
+    <parameterset name="executeset" init_with="platform.xml">
+        <parameter name="starter"></parameter>
+        <parameter name="args_starter"></parameter>
+    </parameterset>
     <parameterset name="systemParameter" init_with="platform.xml">
         <parameter name="nodes" type="int">1</parameter>
         <parameter name="taskspernode" type="int">1</parameter>
@@ -43,8 +47,8 @@ NODE = f"""<jube>
     </parameterset>
     <benchmark name="node" outpath="runs">
         <step name="likwid">
-            <use>systemParameter</use>
-            <use from="platform.xml">executeset,executesub,jobfiles</use>
+            <use>executeset,systemParameter</use>
+            <use from="platform.xml">executesub,jobfiles</use>
             <do done_file="$done_file" error_file="$error_file">$submit $submit_script</do>
         </step>
     </benchmark>

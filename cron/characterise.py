@@ -24,7 +24,7 @@ import click
 from npc import catalogue, locks
 from npc.cron import one_job
 from npc.files import no_link, read_end, read_text
-from npc.jobs import in_place, jube, wait
+from npc.jobs import in_place, jube, jube_state, wait
 from npc.jobs.allocation import JobAllocation
 from npc.jobs.progress import Display, rows_of
 from npc.jobs.stop import Stop
@@ -111,8 +111,9 @@ def next_id(outpath: Path) -> int:
     return max(numbers, default=-1) + 1
 
 
-def run_jube(what: Characterisation, run: Path, log: IO[bytes], stop: Stop, display: Display) -> None:
-    """``jube run`` to its end, or until a stop has ended it; no other process has JUBE on `run` then."""
+def run_jube(what: Characterisation, run: Path, log: IO[bytes], stop: Stop, display: Display) -> int:
+    """``jube run`` to its end, or until a stop has ended it; no other process has JUBE on `run` then. JUBE's
+    exit code, negative where a signal ended it."""
     words = ["run", str(what.file), "--hide-animation", "--outpath", str(what.outpath)]
     words += ["--id", str(int(run.name)), "--include-path", str(what.platform)]
     words += ["--tag", *what.tags] if what.tags else []
@@ -127,8 +128,11 @@ def run_jube(what: Characterisation, run: Path, log: IO[bytes], stop: Stop, disp
                     held.enter_context(locks.only_one(run / jube.LOCK))
                     locked = True
 
-        jube.call(words, cwd=workplace(), env=what.env, log=log, stop=stop, tick=tick)
+        code = jube.call(words, cwd=workplace(), env=what.env, log=log, stop=stop, tick=tick, run=run)
+        for sentence in jube_state.restore(run):
+            display.note(sentence)
         display.show(rows_of(run))
+        return code
 
 
 def step(*words: str) -> int:
@@ -224,25 +228,27 @@ def run_and_wait(what: Characterisation, run: Path) -> wait.Ending | signal.Sign
         in_place.nothing_submitted(what.env) if what.one_job else contextlib.nullcontext(what.env) as env,
     ):
         try:
+            code = 0
             if not what.one_job or not run.exists():
-                _make_run(replace(what, env=env), run, stop, display)
+                code = _make_run(replace(what, env=env), run, stop, display)
             elif not one_job.job_goes_on(run) or what.allocation:
                 one_job.go_on(run, env, stop, display)
             if what.one_job and stop.number is None:
                 _measure_in_one_job(what, run, wait.RunWait(run, what.patience, env, stop, display))
-            if any(workpackage.is_open for workpackage in read_workpackages(run)) and not stop.number:
+            goes_on = code < 0 or any(workpackage.is_open for workpackage in read_workpackages(run))
+            if goes_on and not stop.number:
                 ending, _ = wait.wait_for(run, what.patience, what.env, stop, display)
         except FileNotFoundError as error:
             raise click.ClickException(wait.missing(error)) from None
         return signal.Signals(stop.number) if stop.number else ending
 
 
-def _make_run(what: Characterisation, run: Path, stop: Stop, display: Display) -> None:
-    """``jube run``. Raises as `run_and_wait` does, and FileNotFoundError without JUBE."""
+def _make_run(what: Characterisation, run: Path, stop: Stop, display: Display) -> int:
+    """``jube run``: its exit code, as of `run_jube`. Raises as `run_and_wait` does, and FileNotFoundError without JUBE."""
     log_path = what.outpath / f"jube-{run.name}.log"
     try:
         with open(log_path, "wb", opener=no_link) as log:
-            run_jube(what, run, log, stop, display)
+            code = run_jube(what, run, log, stop, display)
     except FileNotFoundError:
         if not run.exists():
             log_path.unlink()
@@ -258,6 +264,7 @@ def _make_run(what: Characterisation, run: Path, stop: Stop, display: Display) -
         raise click.ClickException(f"{what.file.name} has no benchmark with the tag {' or '.join(what.tags)}")
     if what.one_job:
         one_job.note_question(run, what.question)
+    return code
 
 
 def _measure_in_one_job(what: Characterisation, run: Path, waiting: wait.RunWait) -> None:

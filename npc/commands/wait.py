@@ -63,7 +63,6 @@ def wait(
             raise NoRun(
                 f"{folder} is of user {owner}: JUBE would run its commands as root; wait as that user"
             )
-        read_workpackages(folder)
     except NoRun as error:
         raise click.UsageError(str(error)) from None
     patience = waiting.Patience(limit_s=limit, least_s=least, most_s=most, pending_s=pending_limit)
@@ -74,6 +73,8 @@ def wait(
             ending, rows = waiting.wait_for(folder, patience, env, stop, display)
         except FileNotFoundError as error:
             raise click.ClickException(waiting.missing(error)) from None
+        except NoRun as error:
+            raise click.UsageError(str(error)) from None
         finally:
             display.close()
     workpackages = read_workpackages(folder, waiting.WRITING_S)

@@ -12,13 +12,15 @@ from typing import IO, Final
 
 import psutil
 
-from npc.jobs import session
+from npc.jobs import jube_state, session
 from npc.jobs.stop import Stop
 from npc.one_line import one_line
 
 #: How long JUBE and what it started may take to end when told to.
 GRACE_S: Final = 15.0
 POLL_S: Final = 0.5
+#: The same before there is a first copy of JUBE's state.
+_FIRST_S: Final = 0.05
 #: In a run's folder: held by whoever has JUBE work on the run.
 LOCK: Final = ".jube.lock"
 
@@ -47,14 +49,16 @@ def call(
     deadline: float = math.inf,
     tick: Callable[[], None] = lambda: None,
     keep: Sequence[int] = (),
+    run: Path | None = None,
 ) -> int:
     """Run ``jube ARGUMENTS`` to its end and call `tick` meanwhile; its exit code.
 
     A stop, or the `deadline` (of time.monotonic), gives it `patience_s` to end by itself, then ends it and
     all that it started, in order, within `GRACE_S`: JUBE itself dies at once, and the launches that it had
-    started still write down how they ended. `keep` are descriptors that it inherits. Raises
-    FileNotFoundError without JUBE, and `NotOneLine` for a word or setting that would begin a line of its own
-    in the scripts and files that JUBE fills in.
+    started still write down how they ended. `keep` are descriptors that it inherits. Of the
+    folder `run` the last whole state is saved, for `jube_state.restore`. Raises FileNotFoundError without
+    JUBE, and `NotOneLine` for a word or setting that would begin a line of its own in the scripts and files
+    that JUBE fills in.
     """
     for text in (*arguments, str(cwd), *(value for name, value in env.items() if name.startswith("NPC_"))):
         one_line(text)
@@ -72,12 +76,13 @@ def call(
     try:
         while process.poll() is None:
             tick()
+            saved = run is None or jube_state.save(run)
             if stop.number is not None or time.monotonic() >= deadline:
                 stopped_at = stopped_at or time.monotonic()
                 if time.monotonic() - stopped_at >= patience_s:
                     break
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(POLL_S)
+                process.wait(POLL_S if saved else _FIRST_S)
     finally:
         if process.poll() is None:
             session.end(process.pid, GRACE_S)

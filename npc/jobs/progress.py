@@ -120,6 +120,13 @@ class Display:
                 self._printed[row.name] = change
                 _print(f"{row.name}: {change}")
 
+    def note(self, sentence: str) -> None:
+        """Say something that stays, above the table."""
+        if self._live is not None:
+            self._live.console.print(visible(sentence), markup=False, highlight=False)
+        else:
+            _print(sentence)
+
     def close(self) -> None:
         """Leave on the terminal what is there."""
         if self._live is not None:

@@ -22,8 +22,8 @@ from typing import Final
 
 from npc import locks
 from npc.errors import CommandFailed
-from npc.files import no_link, read_bytes, read_end, replacing, write_whole
-from npc.jobs import jube, slurm
+from npc.files import no_link, read_bytes, read_end, write_whole
+from npc.jobs import jube, jube_state, slurm
 from npc.jobs.node_jobs import JobWindow, NodeJobs, read_node_jobs
 from npc.jobs.progress import Display, WorkpackageRow, row_of
 from npc.jobs.scheduler import Job, JobId, SchedulerUnavailable
@@ -31,7 +31,6 @@ from npc.jobs.schedulers import KNOWN
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import ON_NODES, REASON, BatchJob, NoRun, Workpackage, read_workpackages
 from npc.machine.fabric import expand
-from npc.records.run import WORKPACKAGES
 
 EXIT_NOTHING: Final = 1
 EXIT_UNFINISHED: Final = 5
@@ -261,6 +260,19 @@ class RunWait:
         self.busy = window.go_on(read_workpackages(self.run), self.jobs, self._has_no_time)
         return True
 
+    def mend(self) -> None:
+        """Put back the last whole state where somebody's JUBE left a part of it."""
+        try:
+            read_workpackages(self.run, WRITING_S)
+        except NoRun:
+            with contextlib.suppress(locks.LockHeld), locks.only_one(self.run / jube.LOCK):
+                if jube.at_work(self.run) is None:
+                    self._restore()
+
+    def _restore(self) -> None:
+        for sentence in jube_state.restore(self.run):
+            self.display.note(sentence)
+
     def _continue(self, lock: int) -> bool:
         """``jube continue``; whether it ran to its end."""
 
@@ -273,17 +285,12 @@ class RunWait:
         words = ["continue", str(self.run.parent), "--id", str(int(self.run.name)), "--hide-animation"]
         with open(self.run / LOG, "ab", opener=no_link) as log:
             place = log.tell()
-            state = read_bytes(self.run / WORKPACKAGES)
             code = jube.call(
                 words, cwd=self.run.parent, env=self.env, log=log, stop=self.stop,
-                patience_s=FINISH_S, deadline=self.deadline, tick=tick, keep=[lock],
+                patience_s=FINISH_S, deadline=self.deadline, tick=tick, keep=[lock], run=self.run,
             )  # fmt: skip
+        self._restore()
         if code and self._has_no_time():
-            try:
-                read_workpackages(self.run)
-            except NoRun:  # ended while it was writing it
-                with replacing(self.run / WORKPACKAGES) as partial:
-                    partial.write_bytes(state)
             return False
         if code:
             lines = read_bytes(self.run / LOG)[place:].decode(errors="replace").strip().splitlines()
@@ -327,7 +334,7 @@ class RunWait:
         if done_file is not None and _is_there(done_file):
             return ""
         if nothing := workpackage.starts_nothing():
-            return nothing + self._cancelled(workpackage)
+            return nothing + jube_state.cancelled(workpackage)
         if job is not None and not job.ended:
             if not self._gives_up(workpackage):
                 return ""
@@ -354,16 +361,6 @@ class RunWait:
         else:
             how = "its script ended with exit code 0"
         return f"failed: {how}, but never wrote {done_file.name if done_file else 'its done file'}"
-
-    def _cancelled(self, workpackage: Workpackage) -> str:
-        """Cancel its job, which would only wait for its turn; what became of that."""
-        if (job := workpackage.batch_job()) is None:
-            return ""
-        try:
-            job.scheduler.cancel(job.number, job.cluster)
-        except SchedulerUnavailable as words:
-            return f"; job {job.number} could not be cancelled: {words}"
-        return f"; job {job.number} was cancelled"
 
     def _gives_up(self, workpackage: Workpackage) -> bool:
         """Whether its job has pended long enough for a reason that does not go away. One question may show
@@ -403,6 +400,7 @@ def wait_for(
     """
     deadline = math.inf if patience.limit_s is None else time.monotonic() + patience.limit_s
     wait = RunWait(run, patience, env, stop, display, read_node_jobs(run), deadline)
+    wait.mend()
     interval, before, said_done = patience.least_s, "", False
     standing, since = "", time.monotonic()
     while True:

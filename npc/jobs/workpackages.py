@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import re
+import shlex
 import string
 import time
 from collections.abc import Mapping, Sequence
@@ -442,7 +442,7 @@ def _read_workpackages(run: Path) -> list[Workpackage]:
         elements = {int(element.get("id", "")): element for element in root.iter("workpackage")}
     except (OSError, ValueError) as error:  # a workpackage's id that is no number
         raise NoRun(f"{run / WORKPACKAGES}: {error}") from None
-    steps = _read_steps(run)
+    steps = read_steps(run)
     # a step may give its folders a suffix
     names = (path.name for path in run.iterdir())
     folders = {name[:6]: name for name in names if name[:6].isdecimal() and name[6:7] == "_"}
@@ -471,7 +471,7 @@ def _parameters(number: int, elements: Mapping[int, Element]) -> dict[str, str]:
     return parameters
 
 
-def _read_steps(run: Path) -> dict[str, tuple[DoCommand, ...]]:
+def read_steps(run: Path) -> dict[str, tuple[DoCommand, ...]]:
     """Every step's ``<do>``; empty where the configuration cannot be read."""
     try:
         root = parse_xml(read_bytes(run / CONFIGURATION))

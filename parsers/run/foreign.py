@@ -84,7 +84,8 @@ def _records_of_file(
 
 
 def _differing(workpackage: Workpackage, workpackages: Sequence[Workpackage]) -> dict[str, str]:
-    """Its parameters that other workpackages of its step have with other values."""
+    """Its parameters that other workpackages of its step have with other values, but for those that hold its
+    number (``$jube_wp_padid``)."""
     others = [other.parameters for other in workpackages if other.step == workpackage.step]
     return {
         f"jube_{name}": value
@@ -92,6 +93,7 @@ def _differing(workpackage: Workpackage, workpackages: Sequence[Workpackage]) ->
         if name != "nodes"
         and 0 < len(value) <= _LONGEST
         and "\n" not in value
+        and f"{workpackage.number:06d}" not in value
         and any(other.get(name) != value for other in others)
     }
 

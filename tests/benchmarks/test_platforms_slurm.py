@@ -372,3 +372,45 @@ def test_jobs_of_a_chain_wait_for_the_one_before(cluster: Cluster, tmp_path: Pat
         shown = cluster.run("head", ["scontrol", "show", "job", job], check=True).stdout
         assert ("Dependency=(null)" not in shown) == (number == 1)
     assert cluster.run("head", [script, "jobid"]).returncode == 2
+
+
+#: As Jülich writes its STREAM: modules of the step before, options of srun for a single
+#: task, a program that the step before has compiled.
+THEIR_STREAM = """<jube><benchmark name="theirs" outpath="runs">
+    <parameterset name="compile_params"><parameter name="modules">GCC</parameter></parameterset>
+    <parameterset name="systemParameter" init_with="platform.xml">
+        <parameter name="threadspertask" type="int">1,2</parameter>
+        <parameter name="constraint">#SBATCH --comment="cell"</parameter>
+        <parameter name="additional_job_config">$constraint</parameter>
+        <parameter name="measurement">time -p</parameter>
+        <parameter name="executable">compile/stream.exe</parameter>
+    </parameterset>
+    <parameterset name="executeset" init_with="platform.xml">
+        <parameter name="args_starter">--cpu-bind=none</parameter>
+    </parameterset>
+    <step name="compile"><use>compile_params</use>
+        <do>gcc -O2 -fopenmp -DNTIMES=2 SOURCE -o stream.exe -lm</do></step>
+    <step name="execute" depend="compile"><use>executeset,systemParameter</use>
+        <use from="platform.xml">jobfiles,executesub</use>
+        <do done_file="$done_file">$submit $submit_script</do></step>
+    <analyser name="analyse"><analyse step="execute"><file>$outlogfile</file></analyse></analyser>
+</benchmark></jube>
+"""
+
+
+def test_a_stream_that_somebody_else_specified_runs_and_is_read(cluster: Cluster, tmp_path: Path) -> None:
+    source = str(ROOT / "benchmarks/stream/stream.c")
+    (tmp_path / "site.xml").write_text(THEIR_STREAM.replace("SOURCE", source))
+    done = run(
+        cluster, tmp_path / "site.xml", tmp_path / "runs", "platforms/slurm",
+        NPC_MPI_STARTER="srun --mpi=none", NPC_EXCLUSIVE="no",
+    )  # fmt: skip
+    assert done.code == 0
+    for script in job_scripts(done.folder).values():
+        assert "time -p srun --mpi=none --cpu-bind=none compile/stream.exe" in " ".join(script.split())
+    triads = [record for record in done.records if record.case == "triad"]
+    assert {(r.benchmark, r.platform, r.nodes, r.params["jube_threadspertask"]) for r in triads} == {
+        ("stream", "slurm", 1, "1"), ("stream", "slurm", 1, "2"),
+    }  # fmt: skip
+    assert {record.job for record in triads} == {job["JobId"] for job in done.jobs}
+    assert all(record.value for record in triads)

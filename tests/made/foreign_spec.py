@@ -13,6 +13,7 @@ SITE: Final = """<?xml version="1.0" encoding="UTF-8"?>
   <parameterset name="execute_param">
     <parameter name="npc_platform_name">their-site</parameter>
     <parameter name="threads" type="int">1,2</parameter>
+    <parameter name="scratch">IOR_$jube_wp_padid</parameter>
     MORE
   </parameterset>
   <step name="compile"><use>compile_param</use><do>echo built</do></step>

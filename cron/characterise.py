@@ -244,7 +244,8 @@ def run_and_wait(what: Characterisation, run: Path) -> wait.Ending | signal.Sign
 
 
 def _make_run(what: Characterisation, run: Path, stop: Stop, display: Display) -> int:
-    """``jube run``: its exit code, as of `run_jube`. Raises as `run_and_wait` does, and FileNotFoundError without JUBE."""
+    """``jube run``: its exit code, as of `run_jube`. Raises as `run_and_wait` does, and FileNotFoundError
+    without JUBE."""
     log_path = what.outpath / f"jube-{run.name}.log"
     try:
         with open(log_path, "wb", opener=no_link) as log:

@@ -19,8 +19,9 @@ from npc.one_line import one_line
 #: How long JUBE and what it started may take to end when told to.
 GRACE_S: Final = 15.0
 POLL_S: Final = 0.5
-#: The same before there is a first copy of JUBE's state.
+#: The same before there is a first copy of JUBE's state, but no longer than this.
 _FIRST_S: Final = 0.05
+_SOON_S: Final = 10.0
 #: In a run's folder: held by whoever has JUBE work on the run.
 LOCK: Final = ".jube.lock"
 
@@ -73,6 +74,7 @@ def call(
         pass_fds=keep,
     )
     stopped_at: float | None = None
+    soon = time.monotonic() + _SOON_S
     try:
         while process.poll() is None:
             tick()
@@ -82,7 +84,7 @@ def call(
                 if time.monotonic() - stopped_at >= patience_s:
                     break
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(POLL_S if saved else _FIRST_S)
+                process.wait(POLL_S if saved or time.monotonic() > soon else _FIRST_S)
     finally:
         if process.poll() is None:
             session.end(process.pid, GRACE_S)

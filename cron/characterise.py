@@ -164,7 +164,7 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     drawn = 0
     if pairs := list(_pairs(run, records, as_json)):
         click.echo("\n".join(pairs))
-    elif not _unavailable(records) and (_in_a_roofline(records) or not records):
+    elif not _unavailable(records) and _in_a_roofline(records):
         drawn = step("roofline", named, *(["--json"] if as_json else []))
     if not as_json:
         click.echo(f"run: {named}   {time.monotonic() - begun:.0f} s")

@@ -16,7 +16,6 @@ FOLLOWS = {"write_text", "write_bytes", "touch", "copyfile", "copy2", "copy", "c
 #: in this environment or checkout, or in the kernel.
 MAY = {
     "npc/catalogue/jube_yml.py": {"(home() / 'jube.yml').write_text(jube_yml(home()), encoding='utf-8')"},
-    "npc/jobs/wait.py": {"partial.write_bytes(state)"},
     "npc/machine/fetch.py": {
         "stamp.write_text(f'{version}\\n', encoding='utf-8')",
         "(OSU_PORTS / Path(member.name).name).open('wb')",

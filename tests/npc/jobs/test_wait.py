@@ -79,7 +79,7 @@ def write_benchmark(folder: Path, endings: tuple[str, ...], submit: str = "sbatc
   <benchmark name="endings" outpath="runs">
     <parameterset name="ending">
       <parameter name="npc_platform_name">test</parameter>
-      <parameter name="npc_bin">of NPC, so that its jobs have to write launches</parameter>
+      <parameter name="npc_bin">its jobs have to write launches</parameter>
       <parameter name="submit">{submit}</parameter>
       <parameter name="ending">{",".join(endings)}</parameter>
       <parameter name="options" mode="python" separator="|">{OPTIONS!r}.get("$ending", "")</parameter>

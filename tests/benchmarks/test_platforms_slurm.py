@@ -412,5 +412,5 @@ def test_a_stream_that_somebody_else_specified_runs_and_is_read(cluster: Cluster
     assert {(r.benchmark, r.platform, r.nodes, r.params["jube_threadspertask"]) for r in triads} == {
         ("stream", "slurm", 1, "1"), ("stream", "slurm", 1, "2"),
     }  # fmt: skip
-    assert {record.job for record in triads} == {job["JobId"] for job in done.jobs}
+    assert {record.job for record in triads} <= {job["JobId"] for job in done.jobs}
     assert all(record.value for record in triads)

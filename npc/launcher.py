@@ -32,14 +32,15 @@ _MPIRUN_VALUE: Final = """
 #: And by two: a name and its value.
 _MPIRUN_PAIR: Final = "-mca --mca -gmca --gmca -genv -env --prtemca --pmixmca"
 #: Options of srun(1) that are followed by a value; the long ones may be written with "=" as well.
-_SRUN_VALUE: Final = """
+SRUN_VALUE: Final = """
     -n -N -c -p -A -t -J -w -x -o -e -i -m -C -L -M -q -r -W -D -d -B -S --mpi --ntasks --nodes
     --partition --account --time --nodelist --exclude --cpus-per-task --ntasks-per-node --distribution
     --cpu-bind --mem-bind --mem --gres --gpus --constraint --reservation --het-group --export --output
-    --error --job-name --chdir --qos --threads-per-core --hint --mem-per-cpu
+    --container-image --container-mounts --container-name --container-workdir
+    --container-env --error --job-name --chdir --qos --threads-per-core --hint --mem-per-cpu
 """
 _MPIRUN: Final = dict.fromkeys(_MPIRUN_VALUE.split(), 1) | dict.fromkeys(_MPIRUN_PAIR.split(), 2)
-_SRUN: Final = dict.fromkeys(_SRUN_VALUE.split(), 1)
+_SRUN: Final = dict.fromkeys(SRUN_VALUE.split(), 1)
 #: Words that follow an option, by launcher.
 _FOLLOWING: Final[dict[str, dict[str, int]]] = {
     "srun": _SRUN,

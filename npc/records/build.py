@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from npc.records.launch import Launch, tool_of
+from npc.records.launch import Launch, container_of, tool_of
 from npc.records.reading import Reading
 from npc.records.record import OK, InvalidRecord, Record
-from npc.records.series import ENERGY_SOURCE, INTERFACE, RECEIVED, SIZE_NAMES, repeats_size
+from npc.records.series import CONTAINER, ENERGY_SOURCE, INTERFACE, RECEIVED, SIZE_NAMES, repeats_size
 from npc.records.units import parse_size
 
 #: The metric of a record without a number: every record needs one.
@@ -126,6 +126,8 @@ def _record(launch: Launch, reading: Reading, origin: Origin, raw: str) -> Recor
         # Sockets send over this interface. RDMA only uses its address to connect.
         if (name != INTERFACE or over_sockets) and not repeats_size(name, text, size)
     }
+    if image := container_of(launch.argv):
+        params[CONTAINER] = image
     status = reading.status
     wanted = launch.params.get("ranks")
     ran = int(params.get("ranks", 0)) + int(params.get("waiting", 0))

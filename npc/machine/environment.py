@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import psutil
 
-from npc.machine import counters, sysfs
+from npc.machine import container, counters, sysfs
 from npc.machine.command import run
 from npc.machine.gpus import gpus
 from npc.machine.interfaces import interfaces, rdma_ports
@@ -74,6 +74,7 @@ def collect_environment(
         commit = pool.submit(_checkout)
         addresses = pool.submit(_addresses_of_host)
         accelerators = pool.submit(gpus)
+        around_tools = pool.submit(container.look)
         environment: dict[str, Any] = {
             "schema": SCHEMA,
             "time": now(),
@@ -97,6 +98,7 @@ def collect_environment(
         environment["slurm"] = _slurm(environment["variables"])
         environment["host"]["addresses"] = addresses.result()
         environment["gpus"] = accelerators.result()
+        environment["container"] = around_tools.result()
         environment["npc"] = {"version": VERSION, **commit.result()}
         environment["tools"] = {
             status.tool.command: {"path": str(status.path), "version": status.version}

@@ -26,9 +26,10 @@ done
 mapfile -t inside < "$1"
 shift
 exec bwrap --unshare-user --die-with-parent --dev-bind /dev /dev --proc /proc --bind /tmp /tmp \
-    --bind "$HOME" "$HOME" "${inside[@]}" "${binds[@]}" --chdir "$PWD" -- "$@"
+    --bind "$HOME" "$HOME" "${inside[@]}" "${binds[@]}" \
+    --setenv PATH "/inside:$PATH" --chdir "$PWD" -- "$@"
 """
-#: The machine's programs, and a file that is there only inside.
+#: The machine's programs, and a compiler by a name that there is only inside.
 _INSIDE: Final = """\
 --ro-bind
 /usr
@@ -48,7 +49,8 @@ usr/lib64
 --symlink
 usr/sbin
 /sbin
---dir
+--ro-bind
+{inside}
 /inside
 """
 
@@ -66,5 +68,10 @@ def stand_in(folder: Path) -> tuple[Path, Path]:
     program.write_text(_PROGRAM)
     program.chmod(0o755)
     image = folder / "tools.sif"
-    image.write_text(_INSIDE)
+    inside = folder / "inside"
+    inside.mkdir()
+    compiler = inside / "mpicc.inside"
+    compiler.write_text('#!/bin/sh\nexec mpicc "$@"\n')
+    compiler.chmod(0o755)
+    image.write_text(_INSIDE.format(inside=inside))
     return programs, image

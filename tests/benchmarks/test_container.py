@@ -26,7 +26,7 @@ ENTERED = '"$NPC_IN_CONTAINER"'
 
 def specifications() -> dict[str, dict[str, str]]:
     """Benchmark → its parameters of ``systemParameter``."""
-    files = sorted((ROOT / "benchmarks").glob("*/benchmark_spec.xml"))
+    files = [*sorted((ROOT / "benchmarks").glob("*/benchmark_spec.xml")), ROOT / "cron/pairs/benchmark.xml"]
     sets = {file.parent.name: ET.parse(file).getroot().findall("parameterset") for file in files}
     return {
         name: {

@@ -32,7 +32,7 @@ npc_use_container() {
             NPC_IN_CONTAINER="$runtime --silent exec$binds $image"
             ;;
         podman)
-            NPC_IN_CONTAINER="podman run --rm --env-host --network=host --ipc=host --pid=host -w $PWD$mounts $image"
+            NPC_IN_CONTAINER="podman run --rm -i --env-host --network=host --ipc=host --pid=host -w $PWD$mounts $image"
             [ "$(id -u)" = 0 ] || NPC_IN_CONTAINER=${NPC_IN_CONTAINER/ --rm/ --rm --userns=keep-id}
             ;;
         pyxis)

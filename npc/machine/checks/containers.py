@@ -9,14 +9,14 @@ from npc.machine.preflight import Environment, MpiTrial, check
 
 @check(
     "warning",
-    "every job with this container would be unavailable",
+    "jobs with this container are unavailable, or it has no shell by which to try it out",
     "npc doctor on a compute node says the same; docs/cluster.md, Containers",
 )
 def container_fails(environment: Environment, trial: MpiTrial) -> Iterator[str]:
-    """An image that nothing starts."""
+    """An image in which no shell starts."""
     container = environment.get("container")
     if container and container["problem"]:
-        yield f"the container {container['image']} does not start: {container['problem']}"
+        yield f"no shell starts in the container {container['image']}: {container['problem']}"
 
 
 @check(

@@ -40,7 +40,7 @@ npc_use_mpi() { # NAME CACHE
         openmpi | mpich | impi) ;;
         *)
             npc_find_module || { echo "unavailable: mpi=$1: this is none of openmpi, mpich, impi, and there is no module command" >&2; return 1; }
-            module load "$1" 2> module.err && ! grep -q ERROR: module.err || { # Environment Modules before 5 ends with 0
+            module load "$1" 2> module.err && ! grep -q ERROR: module.err || { # Environment Modules 3.2 ends with 0
                 cat module.err >&2
                 npc_found=$({ grep -A 2 rror: module.err || tail -n 1 module.err; } | xargs -d '\n')
                 echo "unavailable: mpi=$1: module load $1 failed${npc_found:+: $npc_found}" >&2

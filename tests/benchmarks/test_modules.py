@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missi
 
 LMOD = 'The following module(s) are unknown: "OpenMPI/9"'
 TCL = "Unable to locate a modulefile for 'OpenMPI/9'"
-REASONS = {"Lmod": LMOD, "Environment Modules": TCL, "older": TCL}
+REASONS = {"Lmod": LMOD, "Environment Modules": TCL, "3.2": TCL}
 
 
 @pytest.fixture

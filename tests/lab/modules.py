@@ -25,13 +25,13 @@ def missing() -> str:
 
 
 def module_commands(modulefiles: Path) -> dict[str, dict[str, str]]:
-    """Variables by which a shell has the command, by its maker. ``older`` is an Environment Modules whose
-    command says 0 whatever happened, as before version 5."""
+    """Variables by which a shell has the command, by its maker. ``3.2`` is an Environment Modules whose
+    command says 0 whatever happened, as version 3.2 does."""
     tcl = f"/usr/bin/tclsh {next(_TCL.glob('*/modulecmd.tcl'))}"
     bodies = {
         "Lmod": f'eval "$({_LMOD} bash "$@")"',
         "Environment Modules": f'eval "$({tcl} bash "$@")"',
-        "older": f'eval "$({tcl} bash "$@")"; return 0',
+        "3.2": f'eval "$({tcl} bash "$@")"; return 0',
     }
     return {
         maker: {"BASH_FUNC_module%%": f"() {{ {body}\n}}", "MODULEPATH": str(modulefiles)}

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from npc.machine.command import last_line
 from npc.npb.nodes import ToolEnd, ending
 from npc.npb.output import READ_BYTES, Output
-from npc.records.launch import command_of, tool_of
+from npc.records.launch import command_of, not_inside, tool_of
 from npc.records.reading import Reading
 from npc.records.record import OK
 from npc.records.units import format_size
@@ -67,7 +67,9 @@ def judge_launch(parser: str, argv: Sequence[str], client: ToolEnd, datagrams: i
         return LaunchResult(f"timeout: {tool_of(argv)} still ran after its limit", BlamedSide.TIME, readings)
     if client.exit != 0:
         status = (
-            _unavailable(readings) or f"failed: {how_it_ended(tool_of(argv), client.exit, client.output)}"
+            _unavailable(readings)
+            or not_inside(argv, client.output.err.end())
+            or f"failed: {how_it_ended(tool_of(argv), client.exit, client.output)}"
         )
         return LaunchResult(status, BlamedSide.CLIENT, readings)
     bad = next((reading.status for reading in readings if reading.status != OK), None)
@@ -89,7 +91,7 @@ def judge_launch(parser: str, argv: Sequence[str], client: ToolEnd, datagrams: i
 
 def unavailable(parser: str, argv: Sequence[str], ended: ToolEnd) -> str:
     """The status of a tool that its node cannot serve (no RDMA device); empty if it ended otherwise."""
-    return _unavailable(read(parser, argv, ended.output))
+    return _unavailable(read(parser, argv, ended.output)) or not_inside(argv, ended.output.err.end())
 
 
 def cut(result: LaunchResult, output: Output, blame: BlamedSide, where: str = "") -> LaunchResult:

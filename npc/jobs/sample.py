@@ -33,7 +33,7 @@ from npc.machine.ask import NoAnswer, ask
 from npc.machine.command import exit_words
 from npc.machine.fabric import short_name
 from npc.machine.load import watch_s
-from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
+from npc.records.launch import RAW, Launch, LaunchLog, last_words, not_inside, now
 from npc.records.record import OK
 
 EXIT_NOTHING: Final = 1
@@ -187,8 +187,9 @@ def launch(
         return code, f"timeout: not done after {timeout_s:g} s"
     if code != 0:
         reason = last_words(stderr) or last_words(stdout)
-        if reason.startswith("unavailable: "):  # the program itself says what it lacks
-            return code, reason
+        missing = not_inside(argv, reason)
+        if missing or reason.startswith("unavailable: "):  # the program itself says what it lacks
+            return code, missing or reason
         return code, f"failed: {exit_words(code)}{': ' if reason else ''}{reason}"
     if require is not None and not require.search(stdout.read_bytes()):
         return code, f"failed: the output has no match of {require.pattern.decode()!r}"

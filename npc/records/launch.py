@@ -58,6 +58,8 @@ _KEPT_OUT: Final = re.compile(r"^ +(?:Directory|File|Filename|Path): +(/\S+)\n +
 _LMOD: Final = re.compile(
     r"^Lmod has detected the following error:\s*(.+?)\n\s*\n(?:.*\n)?\s*\n\Z", re.M | re.S
 )
+#: What Apptainer, Docker and Podman print where an image has no such program; crun puts its name in between.
+_NOT_INSIDE: Final = re.compile(r"executable file (?:`[^`\n]*` )?not found in \$PATH")
 #: A variable that is set for a program, before it or behind ``env``.
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 #: Options of Docker and Podman whose value is the next word: docker-run(1), podman-run(1).
@@ -107,12 +109,22 @@ _PREFIXES: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
         ("shifter", "--image -i -V --volume -e --env --env-file -w --workdir -m --module", ""),
     )
 }  # fmt: skip
-#: Those of them whose last own word is the image.
-_CONTAINERS: Final = frozenset(
-    ("apptainer", "singularity", "podman", "podman-hpc", "docker", "nerdctl", "enroot", "ch-run")
-)
-#: The option that names the image, of those that have one for it (Pyxis's of ``srun``).
+#: Those of them that start containers, and the option that names the image, where that is no word of its own
+#: (Pyxis's of ``srun``).
 _IMAGE_OPTIONS: Final = {"srun": "--container-image", "shifter": "--image"}
+_CONTAINERS: Final = frozenset(
+    (
+        "apptainer",
+        "singularity",
+        "podman",
+        "podman-hpc",
+        "docker",
+        "nerdctl",
+        "enroot",
+        "ch-run",
+        *_IMAGE_OPTIONS,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,16 +228,30 @@ def container_of(argv: Sequence[str]) -> str:
 
     Also where a launcher stands before it: ``mpirun -n 2 apptainer exec /osu.sif osu_bw`` → ``osu.sif``.
     """
+    return _contained(argv)[0]
+
+
+def not_inside(argv: Sequence[str], text: str) -> str:
+    """The status of a launch whose container has no such tool, by what was printed; empty for any other."""
+    image, command = _contained(argv) if _NOT_INSIDE.search(text) else ("", ())
+    return f"unavailable: {tool_of(command)}: not found in PATH of the container {image}" if image else ""
+
+
+def _contained(argv: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """(the image's name, the command line in the container); empty where there is none."""
     for place, word in enumerate(argv):
         name, rest = PurePath(word).name, argv[place + 1 :]
+        if name not in _CONTAINERS:
+            continue
+        command = _behind(list(rest), *_PREFIXES[name])
+        before = rest[: len(rest) - len(command)]
         if option := _IMAGE_OPTIONS.get(name):
-            for given, following in pairwise((*rest, "")):
+            for given, following in pairwise((*before, "")):
                 if given.partition("=")[0] == option:
-                    return PurePath(given.partition("=")[2] or following).name
-        elif name in _CONTAINERS and (tool := _behind(list(rest), *_PREFIXES[name])):
-            before = reversed(argv[: len(argv) - len(tool)])
-            return PurePath(next(word for word in before if word != "--")).name
-    return ""
+                    return PurePath(given.partition("=")[2] or following).name, command
+        elif command:
+            return PurePath(next(word for word in reversed(before) if word != "--")).name, command
+    return "", ()
 
 
 def _behind(words: list[str], valued: Collection[str], own: Sequence[str]) -> list[str]:

@@ -23,6 +23,7 @@ from npc.records.launch import (
     batch_job,
     command_of,
     container_of,
+    not_inside,
     now,
     read_launches,
     tool_of,
@@ -255,3 +256,33 @@ def test_an_image_is_known_behind_a_launcher_of_ranks() -> None:
     assert container_of(["srun", "-n", "2", "--container-image=osu.sqsh", "./osu_bw"]) == "osu.sqsh"
     assert container_of(["mpirun", "-n", "2", "--host", "docker,n2", "./osu_bw"]) == ""
     assert container_of(["apptainer", "exec", "osu.sif"]) == "", "no tool follows"
+
+
+#: As Apptainer 1.5 prints it.
+FATAL = 'FATAL:   "iperf3": executable file not found in $PATH'
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        ("apptainer exec net.sif iperf3 -s", FATAL),
+        (
+            "mpirun -n 2 apptainer exec net.sif iperf3",
+            FATAL,
+        ),
+        (
+            "podman run --rm net.sif iperf3 -s",
+            "Error: runc: runc create failed: unable to start container process: exec: "
+            '"iperf3": executable file not found in $PATH: OCI runtime attempted to invoke a command',
+        ),
+        (
+            "podman run net.sif iperf3",
+            "Error: crun: executable file `iperf3` not found in $PATH: No such file",
+        ),
+    ],
+)
+def test_a_tool_that_an_image_lacks_is_unavailable(command: str, printed: str) -> None:
+    status = not_inside(command.split(), f"WARNING: of something else\n{printed}\n")
+    assert status == "unavailable: iperf3: not found in PATH of the container net.sif"
+    assert not_inside(["iperf3", "-s"], printed) == "", "in no container"
+    assert not_inside(command.split(), "iperf3: error - unable to connect") == ""

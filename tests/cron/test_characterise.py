@@ -86,6 +86,15 @@ def test_paths_are_meant_from_where_the_user_stands(tmp_path: Path, monkeypatch:
     assert paths_from_here({"NPC_HPCG_SOURCE": ""}) == {"NPC_HPCG_SOURCE": ""}
 
 
+def test_a_container_image_is_a_file_only_where_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tools.sif").touch()
+    given = {"NPC_CONTAINER": "tools.sif,docker://site/tools:7,net:7"}
+    assert paths_from_here(given) == {"NPC_CONTAINER": f"{tmp_path}/tools.sif,docker://site/tools:7,net:7"}
+
+
 def test_settings_in_the_page_exist() -> None:
     page = (ROOT / "docs/characterise.md").read_text()
     table = page[page.index("## Parameters") : page.index("## What a run leaves")]

@@ -96,7 +96,7 @@ def _single_copy(command: Sequence[str]) -> tuple[bool | None, str]:
         return True, ""
     if second.returncode == 3:
         return False, "each container has process numbers of its own"
-    return False, next(reversed(second.text.strip().splitlines()), "")
+    return False, second.text.strip().rpartition(": ")[2]
 
 
 def _pmix(command: Sequence[str]) -> str | None:

@@ -91,6 +91,7 @@ def characterise(
 
     from npc.cron.characterise import LOCK, Characterisation, alone_on, measure_and_draw
     from npc.cron.each_node import measure_each_node
+    from npc.hostlist import host_text
     from npc.jobs.suite import environment_from_here
     from npc.jobs.wait import Patience
     from npc.locks import LockHeld, only_one
@@ -122,8 +123,9 @@ def characterise(
     else:
         env = environment_from_here(variables)
         if allocation:
-            hosts = ", ".join(allocation.hosts)
-            click.echo(f"measures on {hosts}, the nodes of job {allocation.job}", err=True)
+            click.echo(
+                f"measures on {host_text(allocation.hosts)}, the nodes of job {allocation.job}", err=True
+            )
         what = Characterisation(
             file or home / "jube.yml", folder, tags, outpath, env, Patience(limit_s=limit),
             one_job=one_job or allocation is not None, allocation=allocation,

@@ -23,6 +23,7 @@ from xml.etree.ElementTree import Element
 
 import msgspec
 
+from npc import files
 from npc.files import InvalidFile, no_link, parse_xml, read_bytes, read_text, valid, write_whole
 from npc.jobs import slurm, slurm_script
 from npc.jobs.allocation import JobRequest, UnreadableScript
@@ -142,7 +143,7 @@ def write_run(run: Path, kinds: Iterable[JobKind], at_once: int, reserved: bool,
         if not requests:
             raise InvalidFile(f"{', '.join(map(str, kind.prepared))}: no job script was made")
         script, limit_s = f"job_{number}.sh", _limit_s(requests, most_s)
-        (run / script).write_text(_script(run, requests, limit_s))
+        write_whole(run / script, _script(run, requests, limit_s))
         longest_s = max(longest_s, limit_s)
         to_add += [(nodes, patterns, script) for nodes in kind.groups]
     for nodes, patterns, script in to_add:
@@ -335,11 +336,12 @@ class JobWindow:
             if path.name in ("stdout", "stderr") or target.exists():
                 continue
             if path.name == workpackage.parameters.get("submit_script"):
-                target.write_text(read_text(path).replace(str(prepared), str(work)))
+                write_whole(target, read_text(path).replace(str(prepared), str(work)))
             elif path.is_dir():
                 shutil.copytree(path, target)
             else:
-                shutil.copy(path, target)
+                files.copy(path, target)
+                target.chmod(path.stat().st_mode)  # a script of its benchmark may be run
         # before its job can begin: by this mark the job knows what to run
         open(workpackage.folder / "wp_done_00", "ab", opener=no_link).close()
 
@@ -360,8 +362,8 @@ def _fail(workpackage: Workpackage, why: str, job: NodeJob) -> None:
 
 def _note_end(workpackage: Workpackage) -> None:
     """What JUBE would note, by the same files."""
-    files = {"done": workpackage.told_by("done_file"), "error": workpackage.told_by("error_file")}
-    for mark, file in files.items():
+    marks = {"done": workpackage.told_by("done_file"), "error": workpackage.told_by("error_file")}
+    for mark, file in marks.items():
         if file is not None and file.exists():
-            (workpackage.folder / mark).write_text("")
+            open(workpackage.folder / mark, "ab", opener=no_link).close()
             return

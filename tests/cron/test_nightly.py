@@ -326,7 +326,7 @@ def test_a_benchmark_given_as_one_word_is_two_for_whoever_plans_the_night() -> N
     for line in (["--benchmark=stream"], ["--benchmark", "stream"]):
         given = nightly.make_context("run", line).params
         *_, file, _ = chosen(given["platform"], (), (), given["benchmark"])
-        planned.add(_words(given["tags"], given["given"], file))
+        planned.add(_words(given["tags"], given["given"], file, given["one_job"]))
     (words,) = planned
     assert words[0] == "--benchmark" and Path(words[1]).is_relative_to(ROOT / "benchmarks/stream")
 

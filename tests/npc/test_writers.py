@@ -33,6 +33,8 @@ MAY = {
     "observe/study/launches.py": {
         "(folder / f'{nodes}.jsonl').write_text('\\n'.join(text) + '\\n', encoding='utf-8')"
     },
+    # into a folder that the run has just made
+    "npc/jobs/node_jobs.py": {"shutil.copytree(path, target)"},
     "observe/study/running.py": {"shutil.copytree(source, to)"},
     "observe/mpi/build.py": {"Path(folder, name).write_text(text, encoding='utf-8')"},
 }

@@ -29,7 +29,7 @@ SECOND = (
     NODE.replace(CACHE, MEMORY)
     .replace('step name="likwid"', 'step name="memory"')
     .replace("<benchmark", PASSES)
-    .replace("<use>systemParameter", "<use>passes_param,systemParameter")
+    .replace("<use>executeset", "<use>passes_param,executeset")
 )
 
 

@@ -185,7 +185,7 @@ def suggested(path: Path) -> None:
 
 def of_jube(path: Path) -> None:
     step_names(path, ("network",))
-    settings(ROOT, file=path)
+    settings(ROOT, None, path)
     if path.name == "platform.xml":
         submit_command(path.parent)
 

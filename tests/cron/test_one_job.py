@@ -85,6 +85,21 @@ def test_one_job_measures_the_same_series_as_jobs_of_their_own(cluster: Cluster,
     assert len(set(hosts.values())) == 1, "the others on one node, the first"
 
 
+def test_a_night_of_four_benchmarks_is_one_job(cluster: Cluster, folder: Path) -> None:
+    before, nights = jobs(cluster), folder / "nights"
+    command = [
+        *AS_USER, NPC, "night", "run", "--one-job", "--platform", "slurm", "--benchmark", folder / "some.yml",
+        "--history", folder / "history", "--output", nights, "--limit", "5m",
+    ]  # fmt: skip
+    ended = cluster.run("head", command, env=environment(folder), timeout=200)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (job,) = jobs(cluster) - before
+    records = [record for run in nights.glob("*/first/000000") for record in read_run(run)]
+    assert {record.benchmark for record in records} == set(STEPS)
+    assert {(record.job, record.status) for record in records} == {(job, "ok")}
+    assert list((folder / "history").rglob("*.csv")), "the night is history"
+
+
 def test_what_a_job_has_left_at_its_time_limit_is_measured_by_the_next_call(
     cluster: Cluster, folder: Path
 ) -> None:

@@ -137,7 +137,7 @@ def measured(cluster: Cluster, benchmark: str, folder: Path, **settings: str) ->
 
 def described(folder: Path) -> list[dict[str, Any]]:
     """What each job noted of its container."""
-    files = (folder / "runs").glob("*/*/work/environment.json")
+    files = (folder / "runs").rglob("work/environment.json")
     return [json.loads(file.read_text())["container"] for file in files]
 
 
@@ -156,7 +156,7 @@ def test_a_network_tool_measures_between_two_containers(cluster: Cluster, tmp_pa
     (record,) = records
     assert (record.status, record.case, record.hosts) == ("ok", "tcp_lat", ("n1", "n2"))
     assert record.params["container"] == "tools.sif"
-    (line,) = (tmp_path / "runs").glob("*/*/work/launches/launches.jsonl")
+    (line,) = (tmp_path / "runs").rglob("work/launches/launches.jsonl")
     argv = json.loads(line.read_text().splitlines()[1])["argv"]
     assert argv[:3] == ["apptainer", "--silent", "exec"] and "qperf" in argv
     (container,) = described(tmp_path)
